@@ -1,0 +1,267 @@
+// Checks arrays, releases the GIL and spreads the kernels' work over the threads.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels.h"
+#include "threads.h"
+
+namespace py = pybind11;
+
+namespace {
+
+std::string text(py::handle object) { return py::str(object).cast<std::string>(); }
+
+std::string shape_text(const py::array& a) { return text(a.attr("shape")); }
+
+bool is_float32(const char* name, const py::array& a) {
+    if (py::isinstance<py::array_t<float>>(a)) return true;
+    if (py::isinstance<py::array_t<double>>(a)) return false;
+    throw py::type_error(std::string(name) + ": got dtype " + text(a.dtype()) +
+                         ", float32 or float64 was wanted");
+}
+
+// The array itself where it is contiguous and aligned, else a copy.
+template <class T>
+py::array_t<T> contiguous(const char* name, const py::array& a) {
+    if (!py::isinstance<py::array_t<T>>(a))
+        throw py::type_error(std::string(name) + ": got dtype " + text(a.dtype()) + ", " +
+                             text(py::dtype::of<T>()) + " as in the first argument was wanted");
+    if (!(a.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_)) return a.attr("copy")("C");
+    return py::array_t<T, py::array::c_style>::ensure(a);
+}
+
+template <class T>
+py::array_t<T> like(const py::array& a) {
+    return py::array_t<T>(std::vector<py::ssize_t>(a.shape(), a.shape() + a.ndim()));
+}
+
+void check_vector(const char* name, const py::array& a, int64_t size) {
+    if (a.ndim() != 1 || a.shape(0) != size)
+        throw py::value_error(std::string(name) + ": got shape " + shape_text(a) + ", [" +
+                              std::to_string(size) + "] was wanted");
+}
+
+void check_dimensions(const char* name, const py::array& a, int low, int high) {
+    if (a.ndim() < low || a.ndim() > high)
+        throw py::value_error(std::string(name) + ": got " + std::to_string(a.ndim()) +
+                              " dimensions, " + std::to_string(low) +
+                              (low == high ? "" : " or " + std::to_string(high)) + " was wanted");
+}
+
+// Work below this many bytes or operations is done sooner than a second thread wakes up.
+constexpr int64_t worth_sharing = 1 << 16;
+
+int64_t chunks_for(int64_t cost) { return cost < worth_sharing ? 1 : 4 * num_threads(); }
+
+template <class T>
+[[noreturn]] void throw_no_distribution(const T* row, int64_t V) {
+    for (int64_t i = 0; i < V; i++)
+        if (!(row[i] < T(__builtin_inf())))
+            throw py::value_error("logits: " + std::string(row[i] > 0 ? "inf" : "nan") + " at id " +
+                                  std::to_string(i) + ", finite or -inf was wanted");
+    throw py::value_error("logits: all are -inf, at least one finite was wanted");
+}
+
+// Calls row(logits, probs) -> bool for each row of [V] or [n, V]
+template <class T, class Row>
+py::array over_rows(const py::array& input, Row row) {
+    check_dimensions("logits", input, 1, 2);
+    const auto x = contiguous<T>("logits", input);
+    auto y = like<T>(input);
+    const int64_t V = x.shape(x.ndim() - 1), n = x.ndim() == 2 ? x.shape(0) : 1;
+    const T* logits = x.data();
+    T* probs = y.mutable_data();
+    std::vector<char> sound(n);
+    {
+        py::gil_scoped_release release;
+        parallel_for(n, chunks_for(n * V), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++)
+                sound[i] = V > 0 && row(logits + i * V, V, probs + i * V);
+        });
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (!sound[i]) throw_no_distribution(logits + i * V, V);
+    return y;
+}
+
+template <class T>
+py::array softmax(const py::array& logits) {
+    return over_rows<T>(logits, instruction_set().kernels<T>().softmax);
+}
+
+template <class T>
+py::array sampling_filter(const py::array& logits, const Filter& f) {
+    return over_rows<T>(logits, [&](const T* x, int64_t V, T* probs) {
+        thread_local std::vector<double> scratch;
+        thread_local std::vector<FilterEntry> entries;
+        if (int64_t(entries.size()) < V) {
+            scratch.resize(3 * V);
+            entries.resize(V);
+        }
+        return instruction_set().kernels<T>().filter(x, V, f, scratch.data(), entries.data(), probs);
+    });
+}
+
+void check_filter(const Filter& f) {
+    const auto refuse = [](const char* name, const std::string& got, const char* wanted) {
+        throw py::value_error(std::string(name) + ": got " + got + ", " + wanted + " was wanted");
+    };
+    if (!(f.temperature >= 0 && f.temperature < __builtin_inf()))
+        refuse("temperature", text(py::float_(f.temperature)), "a finite number of at least 0");
+    if (f.top_k < 0) refuse("top_k", std::to_string(f.top_k), "a number of at least 0");
+    if (!(f.top_p > 0 && f.top_p <= 1))
+        refuse("top_p", text(py::float_(f.top_p)), "a number above 0 and at most 1");
+    if (!(f.epsilon >= 0 && f.epsilon < 1))
+        refuse("epsilon", text(py::float_(f.epsilon)), "a number of at least 0 and below 1");
+}
+
+template <class T>
+py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_out,
+                 const py::object& bias_in) {
+    check_dimensions("x", x_in, 2, 2);
+    check_dimensions("panels", panels_in, 3, 3);
+    const auto x = contiguous<T>("x", x_in);
+    const auto panels = contiguous<T>("panels", panels_in);
+    Linear<T> a = {};
+    a.n = x.shape(0), a.n_in = x.shape(1), a.n_out = n_out;
+    const int64_t count = panels.shape(0);
+    if (n_out < 0 || panels.shape(2) != 16 || (n_out + 15) / 16 != count)
+        throw py::value_error("panels: got shape " + shape_text(panels) + ", [ceil(" +
+                              std::to_string(n_out) + " / 16), n_in, 16] was wanted");
+    if (panels.shape(1) != a.n_in)
+        throw py::value_error("x: got shape " + shape_text(x) + ", [n, " +
+                              std::to_string(panels.shape(1)) + "] was wanted");
+    py::array_t<T> bias;
+    if (!bias_in.is_none()) {
+        bias = contiguous<T>("bias", py::array::ensure(bias_in));
+        check_vector("bias", bias, n_out);
+        a.bias = bias.data();
+    }
+    py::array_t<T> y({a.n, n_out});
+    a.x = x.data(), a.panels = panels.data(), a.y = y.mutable_data();
+    py::gil_scoped_release release;
+    parallel_for(count, chunks_for(a.n_in * n_out), [&](int64_t begin, int64_t end) {
+        instruction_set().kernels<T>().linear(a, begin, end);
+    });
+    return y;
+}
+
+template <class T>
+py::array attention(const py::array& q_in, const py::list& page_list, int64_t layer, int64_t start,
+                    double scale) {
+    check_dimensions("q", q_in, 3, 3);
+    py::array_t<T> q = py::reinterpret_borrow<py::array_t<T>>(q_in);
+    constexpr int64_t size = sizeof(T);
+    if (q.shape(2) > 1 && q.strides(2) != size) q = contiguous<T>("q", q_in);
+    if (q.strides(0) % size || q.strides(1) % size) q = contiguous<T>("q", q_in);
+    Attention<T> a = {};
+    a.q = q.data(), a.q_row = q.strides(0) / size, a.q_head = q.strides(1) / size;
+    a.n = q.shape(0), a.heads = q.shape(1), a.head_dim = q.shape(2);
+    a.start = start, a.scale = T(scale), a.values_after = a.heads * a.head_dim;
+
+    std::vector<const T*> keys;
+    std::vector<int64_t> ends;
+    std::vector<py::array_t<T>> held;
+    int64_t positions = 0;
+    for (const py::handle& item : page_list) {
+        held.push_back(contiguous<T>("pages", py::array::ensure(item)));
+        const auto& page = held.back();
+        if (page.ndim() != 5 || page.shape(1) != 2 || page.shape(2) != a.heads ||
+            page.shape(4) != a.head_dim)
+            throw py::value_error("pages: got shape " + shape_text(page) + ", [n_layer, 2, " +
+                                  std::to_string(a.heads) + ", page, " +
+                                  std::to_string(a.head_dim) + "] was wanted");
+        if (layer < 0 || layer >= page.shape(0))
+            throw py::value_error("layer: got " + std::to_string(layer) + ", 0 to " +
+                                  std::to_string(page.shape(0) - 1) + " was wanted");
+        positions += page.shape(3);
+        keys.push_back(page.data() + layer * 2 * page.shape(3) * a.values_after);
+        ends.push_back(positions);
+    }
+    // written so that no sum can overflow, whatever the caller passes
+    if (start < 0 || a.n == 0 || a.n > positions || start > positions - a.n)
+        throw py::value_error("start: got " + std::to_string(start) + " with " +
+                              std::to_string(a.n) + " queries, pages of " +
+                              std::to_string(positions) + " positions were given");
+    a.keys = keys.data(), a.page_ends = ends.data(), a.pages = int64_t(keys.size());
+    py::array_t<T> out({a.n, a.heads, a.head_dim});
+    a.out = out.mutable_data();
+    const int64_t visible = start + a.n, pairs = a.n * a.heads;
+    py::gil_scoped_release release;
+    parallel_for(pairs, chunks_for(pairs * visible * a.head_dim), [&](int64_t begin, int64_t end) {
+        thread_local std::vector<T> scores;
+        if (int64_t(scores.size()) < visible) scores.resize(visible);
+        for (int64_t i = begin; i < end; i++)
+            instruction_set().kernels<T>().attention(a, i, scores.data());
+    });
+    return out;
+}
+
+template <class T>
+py::array layer_norm(const py::array& x_in, const py::array& weight_in, const py::array& bias_in,
+                     double epsilon) {
+    check_dimensions("x", x_in, 2, 2);
+    const auto x = contiguous<T>("x", x_in);
+    const auto weight = contiguous<T>("weight", weight_in), bias = contiguous<T>("bias", bias_in);
+    const int64_t n = x.shape(0), d = x.shape(1);
+    check_vector("weight", weight, d);
+    check_vector("bias", bias, d);
+    auto y = like<T>(x);
+    T* out = y.mutable_data();
+    py::gil_scoped_release release;
+    parallel_for(n, chunks_for(n * d), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++)
+            instruction_set().kernels<T>().layer_norm(x.data() + i * d, d, weight.data(),
+                                                      bias.data(), T(epsilon), out + i * d);
+    });
+    return y;
+}
+
+template <class T>
+py::array gelu(const py::array& x_in) {
+    const auto x = contiguous<T>("x", x_in);
+    auto y = like<T>(x);
+    T* out = y.mutable_data();
+    py::gil_scoped_release release;
+    parallel_for(x.size(), chunks_for(x.size()), [&](int64_t begin, int64_t end) {
+        instruction_set().kernels<T>().gelu(x.data() + begin, end - begin, out + begin);
+    });
+    return y;
+}
+
+}  // namespace
+
+// Calls f<float> or f<double>, as the first argument's dtype says.
+#define BY_DTYPE(f, name, x, ...) \
+    (is_float32(name, x) ? f<float>(x __VA_OPT__(, ) __VA_ARGS__) : f<double>(x __VA_OPT__(, ) __VA_ARGS__))
+
+PYBIND11_MODULE(_native, m) {
+    m.doc() = "The compiled kernels; minidecode.kernels.reference is their specification.";
+    m.def("softmax", [](const py::array& logits) { return BY_DTYPE(softmax, "logits", logits); });
+    m.def("sampling_filter", [](const py::array& logits, double temperature, int64_t top_k,
+                                double top_p, double epsilon) {
+        const Filter f = {temperature, top_k, top_p, epsilon};
+        is_float32("logits", logits);
+        check_filter(f);
+        return BY_DTYPE(sampling_filter, "logits", logits, f);
+    });
+    m.def("linear", [](const py::array& x, const py::array& panels, int64_t n_out,
+                       const py::object& bias) {
+        return BY_DTYPE(linear, "x", x, panels, n_out, bias);
+    });
+    m.def("attention", [](const py::array& q, const py::list& pages, int64_t layer, int64_t start,
+                          double scale) {
+        return BY_DTYPE(attention, "q", q, pages, layer, start, scale);
+    });
+    m.def("layer_norm", [](const py::array& x, const py::array& weight, const py::array& bias,
+                           double epsilon) {
+        return BY_DTYPE(layer_norm, "x", x, weight, bias, epsilon);
+    });
+    m.def("gelu", [](const py::array& x) { return BY_DTYPE(gelu, "x", x); });
+    m.def("num_threads", &num_threads);
+    m.def("set_num_threads", &set_num_threads);
+    m.def("instruction_set", [] { return instruction_set().name; });
+}

@@ -1,0 +1,22 @@
+// The kernels for x86 processors with AVX2. Only what comes after the pragma may use it.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels.h"
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
+#define ISA avx2
+#define VEC_BYTES 32
+#include "table.h"
+
+extern const InstructionSet avx2_set = {"avx2", ISA::table<float>(), ISA::table<double>()};
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

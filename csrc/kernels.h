@@ -1,0 +1,60 @@
+// What the bindings know of the kernels: their arguments, and a table of them for each instruction set.
+#pragma once
+#include <cstdint>
+
+template <class T>
+struct Linear {  // y [n, n_out] = x [n, n_in] W + bias; panels [ceil(n_out / 16), n_in, 16]
+    const T *x, *panels, *bias;  // bias may be null
+    T* y;
+    int64_t n, n_in, n_out;
+};
+
+template <class T>
+struct Attention {  // out [n, heads, head_dim]; query i of n sees positions 0 .. start + i
+    const T* q;
+    int64_t q_row, q_head;    // strides of q in elements
+    const T* const* keys;     // for each page: keys [heads, page, head_dim] of this layer
+    const int64_t* page_ends; // positions up to and with each page
+    int64_t pages, heads, head_dim, values_after;  // values start so many elements after the keys
+    int64_t n, start;
+    T scale;
+    T* out;
+};
+
+struct Filter {
+    double temperature;
+    int64_t top_k;
+    double top_p, epsilon;
+};
+
+struct FilterEntry {
+    double key, weight;
+    int64_t id;
+    bool operator<(const FilterEntry& o) const { return key < o.key || (key == o.key && id < o.id); }
+};
+
+template <class T>
+struct Kernels {
+    void (*linear)(const Linear<T>&, int64_t begin, int64_t end);  // over panels
+    // `index` counts the pairs (head, query); scores has room for every visible position
+    void (*attention)(const Attention<T>&, int64_t index, T* scores);
+    bool (*softmax)(const T* logits, int64_t V, T* probs);  // false: no distribution
+    // scratch: 3 V doubles, V entries; false: no distribution
+    bool (*filter)(const T* logits, int64_t V, const Filter&, double* scratch, FilterEntry*, T* probs);
+    void (*layer_norm)(const T* x, int64_t d, const T* weight, const T* bias, T epsilon, T* y);
+    void (*gelu)(const T* x, int64_t size, T* y);
+};
+
+struct InstructionSet {
+    const char* name;
+    Kernels<float> f32;
+    Kernels<double> f64;
+    template <class T>
+    const Kernels<T>& kernels() const {
+        if constexpr (sizeof(T) == 4) return f32;
+        else return f64;
+    }
+};
+
+// The best this processor has, or the one named in MINIDECODE_ISA where the processor has it.
+const InstructionSet& instruction_set();

@@ -1,0 +1,63 @@
+// y = x W + b on packed panels. Each output element is one running sum over the inner dimension, in
+// order, whatever the number of rows, panels or threads: that is what makes results independent of them.
+
+namespace ISA {
+
+// R rows times P panels; the weights stream through registers once for all R rows.
+template <class T, int R, int P>
+INLINE void linear_tile(const Linear<T>& a, int64_t row, int64_t panel) {
+    Vec<T> sum[R][P];
+    _Pragma("GCC unroll 16") for (int r = 0; r < R; r++)
+        _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[r][p] = Vec<T>::broadcast(0);
+    const T* x = a.x + row * a.n_in;
+    const T* w = a.panels + panel * a.n_in * 16;
+    for (int64_t i = 0; i < a.n_in; i++) {
+        Vec<T> column[P];
+        _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) {
+            column[p] = Vec<T>::load(w + (p * a.n_in + i) * 16);
+            __builtin_prefetch(w + (p * a.n_in + i) * 16 + 1024);  // 4 KiB ahead in the stream
+        }
+        _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {
+            const T s = x[r * a.n_in + i];
+            _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[r][p].add_product(column[p], s);
+        }
+    }
+    _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) {
+        const int64_t at = (panel + p) * 16, m = a.n_out - at;
+        _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {
+            if (a.bias) sum[r][p] = sum[r][p] + Vec<T>::load(a.bias + at, m, 0);
+            sum[r][p].store(a.y + (row + r) * a.n_out + at, m);
+        }
+    }
+}
+
+// All rows of P panels: full tiles of `Tall` rows, then one of what is left.
+template <class T, int Tall, int P>
+INLINE void linear_rows(const Linear<T>& a, int64_t panel) {
+    int64_t row = 0;
+    for (; row + Tall <= a.n; row += Tall) linear_tile<T, Tall, P>(a, row, panel);
+    switch (a.n - row) {
+        case 7: if constexpr (Tall > 7) linear_tile<T, 7, P>(a, row, panel); break;
+        case 6: if constexpr (Tall > 6) linear_tile<T, 6, P>(a, row, panel); break;
+        case 5: if constexpr (Tall > 5) linear_tile<T, 5, P>(a, row, panel); break;
+        case 4: linear_tile<T, 4, P>(a, row, panel); break;
+        case 3: linear_tile<T, 3, P>(a, row, panel); break;
+        case 2: linear_tile<T, 2, P>(a, row, panel); break;
+        case 1: linear_tile<T, 1, P>(a, row, panel); break;
+    }
+}
+
+// Panels begin .. end. Few rows: one panel after the other, a single stream of memory.
+// Many rows: several panels at once, so that a loaded x serves more than one of them.
+template <class T>
+void linear_panels(const Linear<T>& a, int64_t begin, int64_t end) {
+    constexpr bool wide = VEC_BYTES >= 64;  // 32 registers of 16 floats, or 16 of 8
+    constexpr int Tall = wide ? 8 : 6;
+    constexpr int Across = wide ? 3 : 1;
+    int64_t panel = begin;
+    if (a.n > Tall)
+        for (; panel + Across <= end; panel += Across) linear_rows<T, Tall, Across>(a, panel);
+    for (; panel < end; panel++) linear_rows<T, Tall, 1>(a, panel);
+}
+
+}  // namespace ISA

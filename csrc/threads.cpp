@@ -1,0 +1,145 @@
+// The thread pool, and the choice of instruction set.
+#include "threads.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "kernels.h"
+
+#if defined(__x86_64__)
+#define PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define PAUSE() asm volatile("yield")
+#else
+#define PAUSE() ((void)0)
+#endif
+
+namespace {
+
+// A job is published as one number: a serial (high 32 bits), its chunks and the next one to take
+// (16 bits each). Whoever advances that number owns the chunk, and the job cannot end before it is done.
+struct Pool {
+    std::mutex busy;  // one job at a time; a second caller works alone
+    std::atomic<uint64_t> ticket{0};
+    std::atomic<uint32_t> done{0};
+    std::atomic<void (*)(void*, int64_t)> work{nullptr};
+    std::atomic<void*> context{nullptr};
+    std::atomic<int> sleeping{0};
+    int workers = 0;  // started so far; guarded by busy
+    std::mutex sleep_lock;
+    std::condition_variable wake;
+
+    // Take chunks of the job `serial` until none is left.
+    void help(uint32_t serial) {
+        for (;;) {
+            uint64_t t = ticket.load(std::memory_order_acquire);
+            const uint32_t chunks = (t >> 16) & 0xffff, next = t & 0xffff;
+            if (uint32_t(t >> 32) != serial || next >= chunks) return;
+            if (!ticket.compare_exchange_weak(t, t + 1, std::memory_order_acq_rel)) continue;
+            work.load(std::memory_order_relaxed)(context.load(std::memory_order_relaxed), next);
+            done.fetch_add(1, std::memory_order_release);
+        }
+    }
+
+    void live(int index) {
+        uint32_t seen = 0;
+        for (;;) {
+            // Between two kernels of a pass there is little time: spin that long, then sleep.
+            const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+            uint32_t serial;
+            int spins = 0;
+            while ((serial = ticket.load(std::memory_order_acquire) >> 32) == seen) {
+                PAUSE();
+                if (++spins % 64 == 0 && std::chrono::steady_clock::now() > until) {
+                    std::unique_lock<std::mutex> lock(sleep_lock);
+                    sleeping.fetch_add(1);
+                    wake.wait(lock, [&] { return uint32_t(ticket.load() >> 32) != seen; });
+                    sleeping.fetch_sub(1);
+                }
+            }
+            seen = serial;
+            if (index < num_threads() - 1) help(serial);
+        }
+    }
+
+    void run(int64_t chunks, void (*f)(void*, int64_t), void* c, int threads) {
+        for (; workers < threads - 1; workers++) {
+            try {
+                std::thread([this, index = workers] { live(index); }).detach();
+            } catch (...) {
+                break;  // no more threads to be had: fewer share the work
+            }
+        }
+        const uint32_t serial = uint32_t(ticket.load() >> 32) + 1;
+        done.store(0, std::memory_order_relaxed);
+        work.store(f, std::memory_order_relaxed);
+        context.store(c, std::memory_order_relaxed);
+        ticket.store(uint64_t(serial) << 32 | uint64_t(chunks) << 16, std::memory_order_seq_cst);
+        if (sleeping.load() > 0) {
+            std::lock_guard<std::mutex> lock(sleep_lock);
+            wake.notify_all();
+        }
+        help(serial);
+        while (done.load(std::memory_order_acquire) < chunks) PAUSE();
+    }
+};
+
+alignas(Pool) char pool_memory[sizeof(Pool)];
+Pool& pool() { return *reinterpret_cast<Pool*>(pool_memory); }
+
+// A forked child has none of the threads, and maybe a locked mutex: it starts with a new pool.
+void renew() { new (pool_memory) Pool(); }
+
+const bool started = [] {
+    renew();
+    pthread_atfork(nullptr, nullptr, renew);
+    return true;
+}();
+
+std::atomic<int> threads{1};
+
+}  // namespace
+
+int num_threads() { return threads.load(); }
+void set_num_threads(int n) { threads.store(n < 1 ? 1 : n); }
+
+void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context) {
+    std::unique_lock<std::mutex> lock(pool().busy, std::try_to_lock);
+    if (lock.owns_lock()) {
+        pool().run(chunks, work, context, num_threads());
+    } else {
+        for (int64_t i = 0; i < chunks; i++) work(context, i);
+    }
+}
+
+extern const InstructionSet base_set;
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+extern const InstructionSet avx2_set, avx512_set;
+
+static bool has(const InstructionSet& set) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
+    if (&set == &avx2_set) return true;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+const InstructionSet& instruction_set() {
+    static const InstructionSet& chosen = []() -> const InstructionSet& {
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+        const char* wanted = std::getenv("MINIDECODE_ISA");
+        for (const InstructionSet* set : {&avx512_set, &avx2_set})
+            if (has(*set) && (!wanted || !std::strcmp(wanted, set->name))) return *set;
+#endif
+        return base_set;
+    }();
+    return chosen;
+}

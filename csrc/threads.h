@@ -1,0 +1,30 @@
+// A pool of threads that share the chunks of one job. Results never depend on who takes which chunk.
+#pragma once
+#include <cstdint>
+
+int num_threads();
+void set_num_threads(int n);
+
+constexpr int64_t max_chunks = 0xffff;
+
+// Calls work(context, chunk) for every chunk 0 .. chunks-1 (max_chunks at most) and returns when all are done.
+void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context);
+
+// work(begin, end) over 0 .. items, in `chunks` runs of about one size
+template <class F>
+void parallel_for(int64_t items, int64_t chunks, F work) {
+    if (chunks > items) chunks = items;
+    if (chunks > max_chunks) chunks = max_chunks;
+    if (chunks <= 1 || num_threads() == 1) {
+        if (items > 0) work(int64_t(0), items);
+        return;
+    }
+    struct Job {
+        F* work;
+        int64_t items, chunks;
+    } job = {&work, items, chunks};
+    run_chunks(chunks, [](void* context, int64_t chunk) {
+        const Job& j = *static_cast<Job*>(context);
+        (*j.work)(chunk * j.items / j.chunks, (chunk + 1) * j.items / j.chunks);
+    }, &job);
+}

@@ -1,0 +1,160 @@
+"""The kernels in NumPy: the specification that each compiled twin of the same name follows.
+
+All take float32 or float64, any strides, read-only or not, leave their inputs alone and return new
+arrays of the input's dtype. Another dtype is a TypeError, another shape a ValueError.
+Letters: n rows (new tokens), t tokens before them, h heads, V vocabulary.
+"""
+
+import numpy as np
+
+from .packing import pack
+
+__all__ = ["attention", "gelu", "layer_norm", "linear", "pack", "sampling_filter", "softmax"]
+
+
+def floats(name, x, ndim=None):
+    """x as an array, or the TypeError or ValueError that says what is wrong with it."""
+    x = np.asarray(x)
+    if x.dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name}: got dtype {x.dtype}, float32 or float64 was wanted")
+    if ndim is not None and x.ndim not in ndim:
+        wanted = " or ".join(map(str, ndim))
+        raise ValueError(f"{name}: got {x.ndim} dimensions, {wanted} was wanted")
+    return x
+
+
+def check_logits(logits):
+    """Refuse rows that are no distribution. -inf (probability 0) is fine, but not everywhere."""
+    for row in logits.reshape(-1, logits.shape[-1]):
+        bad = np.flatnonzero(np.isnan(row) | (row == np.inf))
+        if len(bad):
+            raise ValueError(f"logits: {row[bad[0]]} at id {bad[0]}, finite or -inf was wanted")
+        if len(row) == 0 or row.max() == -np.inf:
+            raise ValueError("logits: all are -inf, at least one finite was wanted")
+
+
+def softmax(logits):
+    """Probabilities [V] or [n, V]. The maximum is subtracted first, so exp never overflows."""
+    logits = floats("logits", logits, ndim=(1, 2))
+    check_logits(logits)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    total = weights.sum(axis=-1, keepdims=True, dtype=np.float64)
+    return (weights / total).astype(logits.dtype)
+
+
+def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
+    """Temperature, then top-k, top-p and epsilon: the probabilities [V] or [n, V] that are left.
+
+    temperature 0 is the one-hot at the lowest-id maximum; top_k 0, top_p 1 and epsilon 0 are off.
+    top-k keeps exactly k, top-p the smallest set whose mass reaches top_p, both with ties to the lower id;
+    epsilon drops what is below it after renormalising, but never the most likely.
+    Inside all is float64; the order of tokens is that of (logit - max) / temperature.
+    """
+    logits = floats("logits", logits, ndim=(1, 2))
+    check_settings(temperature, top_k, top_p, epsilon)
+    check_logits(logits)
+    if logits.ndim == 2:
+        rows = [sampling_filter(row, temperature, top_k, top_p, epsilon) for row in logits]
+        return np.array(rows, logits.dtype).reshape(logits.shape)
+    probs = np.zeros(len(logits))
+    if temperature == 0:
+        probs[np.argmax(logits)] = 1
+        return probs.astype(logits.dtype)
+    scaled = logits.astype(np.float64) - np.float64(logits.max())
+    with np.errstate(over="ignore"):  # a tiny temperature sends all but the maximum to -inf
+        scaled /= temperature
+    weights = np.exp(scaled)
+    order = np.argsort(-scaled, kind="stable")  # likeliest first, ties to the lower id
+    kept = order[:top_k] if top_k else order
+    if top_p < 1:
+        mass = np.cumsum(weights[kept])
+        kept = kept[: 1 + np.searchsorted(mass, top_p * mass[-1])]  # the token that reaches it stays
+    if epsilon > 0:
+        share = weights[kept] / weights[kept].sum()
+        kept = kept[(share >= epsilon) | (np.arange(len(kept)) == 0)]
+    probs[kept] = weights[kept] / weights[kept].sum()
+    return probs.astype(logits.dtype)
+
+
+def check_settings(temperature, top_k, top_p, epsilon):
+    if not 0 <= temperature < np.inf:
+        raise ValueError(f"temperature: got {temperature}, a finite number of at least 0 was wanted")
+    if top_k < 0:
+        raise ValueError(f"top_k: got {top_k}, a number of at least 0 was wanted")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p: got {top_p}, a number above 0 and at most 1 was wanted")
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"epsilon: got {epsilon}, a number of at least 0 and below 1 was wanted")
+
+
+def attention(q, pages, layer, start, scale):
+    """Causal attention of n new queries over a KV cache that holds their own keys and values too.
+
+    q [n, h, head_dim] at positions start .. start+n; pages [n_layer, 2, h, page, head_dim] in order
+    (`KVCache.pages`); query i sees positions 0 .. start+i. Scores are multiplied by `scale`.
+    Returns [n, h, head_dim].
+    """
+    q = floats("q", q, ndim=(3,))
+    n, end = len(q), start + len(q)
+    check_pages(q, pages, layer, start)
+    keys, values = np.concatenate([page[layer] for page in pages], axis=2)[:, :, :end]
+    scores = q.swapaxes(0, 1) @ keys.swapaxes(1, 2) * q.dtype.type(scale)  # [h, n, t+n]
+    visible = np.arange(end) <= start + np.arange(n)[:, None]  # [n, t+n]
+    scores = np.where(visible, scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    out = weights / weights.sum(axis=2, keepdims=True) @ values  # [h, n, head_dim]
+    return np.ascontiguousarray(out.swapaxes(0, 1).astype(q.dtype))
+
+
+def check_pages(q, pages, layer, start):
+    n, h, head_dim = q.shape
+    held = 0
+    for page in pages:
+        if page.dtype != q.dtype:
+            raise TypeError(f"pages: got dtype {page.dtype}, {q.dtype} as in q was wanted")
+        if page.ndim != 5 or page.shape[1:3] != (2, h) or page.shape[4] != head_dim:
+            raise ValueError(
+                f"pages: got shape {page.shape}, [n_layer, 2, {h}, page, {head_dim}] was wanted"
+            )
+        if not 0 <= layer < len(page):
+            raise ValueError(f"layer: got {layer}, 0 to {len(page) - 1} was wanted")
+        held += page.shape[3]
+    if start < 0 or n == 0 or start + n > held:
+        raise ValueError(f"start: got {start} with {n} queries, pages of {held} positions were given")
+
+
+def linear(x, weight, bias=None):
+    """x [n, n_in] @ weight (`pack` of [n_in, n_out]) + bias [n_out], as [n, n_out]."""
+    x = floats("x", x, ndim=(2,))
+    check_linear(x, weight, bias)
+    product = np.matmul(x, weight.panels)  # [panels, n, 16]
+    out = product.swapaxes(0, 1).reshape(len(x), -1)[:, : weight.n_out]
+    return np.ascontiguousarray(out) if bias is None else out + bias
+
+
+def check_linear(x, weight, bias):
+    if weight.panels.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
+        raise TypeError(f"weight and bias: got another dtype, {x.dtype} as in x was wanted")
+    if x.shape[1] != weight.n_in:
+        raise ValueError(f"x: got shape {x.shape}, [n, {weight.n_in}] was wanted")
+    if bias is not None and bias.shape != (weight.n_out,):
+        raise ValueError(f"bias: got shape {bias.shape}, [{weight.n_out}] was wanted")
+
+
+def layer_norm(x, weight, bias, epsilon):
+    """Each row of x [n, d] to mean 0 and variance 1, times weight [d] plus bias [d]."""
+    x = floats("x", x, ndim=(2,))
+    if weight.shape != x.shape[1:] or bias.shape != x.shape[1:]:
+        raise ValueError(f"weight and bias: [{x.shape[1]}] was wanted, as x has {x.shape}")
+    if weight.dtype != x.dtype or bias.dtype != x.dtype:
+        raise TypeError(f"weight and bias: got another dtype, {x.dtype} as in x was wanted")
+    centred = x - x.mean(axis=1, keepdims=True)
+    variance = np.mean(centred * centred, axis=1, keepdims=True)
+    return centred / np.sqrt(variance + x.dtype.type(epsilon)) * weight + bias
+
+
+def gelu(x):
+    """The tanh form that GPT-2 was trained with, elementwise (Hendrycks and Gimpel 2016)."""
+    x = floats("x", x)
+    c = x.dtype.type(np.sqrt(2 / np.pi))
+    return x * (np.tanh(c * (x + x.dtype.type(0.044715) * x * x * x)) + 1) / 2
