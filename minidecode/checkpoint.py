@@ -43,14 +43,14 @@ class _Entry(NamedTuple):
 class Checkpoint(Mapping):
     """The tensors of a model directory: name -> float32 array, read anew at every access.
 
-    `on_read(n)`, if given, is told the number of parameters of each tensor as it is read.
+    `on_read(n)` is told the number of parameters of each tensor as it is read; set it to follow.
     Errors: `CheckpointError` for a directory without safetensors, a damaged file, a missing shard,
     a tensor that is there twice or has a type other than F32, F16, BF16 and F64.
     """
 
-    def __init__(self, directory, on_read=None):
+    def __init__(self, directory):
         self.directory = Path(directory)
-        self._on_read = on_read or (lambda n: None)
+        self.on_read = lambda n: None
         self._entries = {}
         for entry in _find_entries(self.directory):
             self._add(entry)
@@ -75,7 +75,7 @@ class Checkpoint(Mapping):
     def __getitem__(self, name):
         """The tensor as a float32 array, read-only where it is a view of the file."""
         entry = self._entries[name]
-        self._on_read(math.prod(entry.shape))
+        self.on_read(math.prod(entry.shape))
         return _read(entry)
 
     def __contains__(self, name):  # Mapping's own would read the tensor
