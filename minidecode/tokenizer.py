@@ -23,17 +23,18 @@ class Tokenizer:
     """A `tokenizers.Tokenizer` in which nothing may lose or invent tokens.
 
     Truncation, padding and the dropping of merges are switched off, and a post-processor adds
-    nothing to a text's own tokens. Errors: `TokenizerError` for a decoder other than ByteLevel; a
-    tokenizer that has none, nor a ByteLevel pre-tokenizer, has tokens that are literal text.
+    nothing to a text's own tokens. With ByteLevel as decoder or pre-tokenizer the tokens are bytes,
+    with neither they are literal text. Errors: `TokenizerError`, naming `source`, for any other
+    decoder.
     """
 
-    def __init__(self, backend):
+    def __init__(self, backend, source="tokenizer"):
         backend.no_truncation()
         backend.no_padding()
         if getattr(backend.model, "dropout", None):
             backend.model.dropout = None  # leaves out merges at random, which is for training
         self._backend = backend
-        self._byte_level = _is_byte_level(backend)
+        self._byte_level = _is_byte_level(backend, source)
         added = backend.get_added_tokens_decoder()
         self._special = {token_id for token_id, token in added.items() if token.special}
 
@@ -46,9 +47,9 @@ class Tokenizer:
         directory = Path(directory)
         whole, vocab = directory / "tokenizer.json", directory / "vocab.json"
         if whole.exists():
-            return cls(_read_backend(whole))
+            return cls(_read_backend(whole), whole)
         if vocab.exists():
-            return cls(_join_backend(vocab, directory / "merges.txt"))
+            return cls(_join_backend(vocab, directory / "merges.txt"), vocab)
         raise TokenizerError(
             f"{directory}: got no tokenizer, "
             "tokenizer.json or vocab.json with merges.txt was wanted"
@@ -114,7 +115,7 @@ class Tokenizer:
         return token.encode("utf-8")
 
 
-def _byte_alphabet():
+def byte_alphabet():
     """GPT-2's character for each byte: its own if printable, else the next from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -123,15 +124,15 @@ def _byte_alphabet():
     }
 
 
-_BYTE_OF = _byte_alphabet()
+_BYTE_OF = byte_alphabet()
 
 
-def _is_byte_level(backend):
+def _is_byte_level(backend, source):
     """Whether names of tokens spell bytes; an error if they are no literal text either."""
     decoder, splitter = _kinds(backend.decoder), _kinds(backend.pre_tokenizer)
     if decoder - {"ByteLevel"}:
         got = ", ".join(sorted(decoder))
-        raise TokenizerError(f"decoder: got {got}, ByteLevel or none was wanted")
+        raise TokenizerError(f"{source}: got decoder {got}, ByteLevel or none was wanted")
     return "ByteLevel" in decoder | splitter
 
 
