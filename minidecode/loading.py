@@ -10,6 +10,7 @@ from pathlib import Path
 from .checkpoint import Checkpoint
 from .config import Config
 from .errors import CheckpointError
+from .model import GPT2
 from .tokenizer import Tokenizer
 
 EMBEDDED = ("storyteller-6m", "storyteller-1m")  # target and draft
@@ -25,8 +26,6 @@ def load(name, *, progress=None):
     read; None shows nothing. Errors: `CheckpointError` and `TokenizerError` say what is wrong and
     where.
     """
-    from .model import GPT2  # brings the kernels, which `find` and its callers can do without
-
     directory = find(name, progress=progress)
     config = Config.read(directory)
     tokenizer = Tokenizer.read(directory)
