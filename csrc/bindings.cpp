@@ -118,6 +118,21 @@ void check_filter(const Filter& f) {
         refuse("epsilon", text(py::float_(f.epsilon)), "a number of at least 0 and below 1");
 }
 
+// x [n, n_in] as tiles of `tall` rows, the last of what is left, each [n_in, rows]
+template <class T>
+std::vector<T> in_tiles(const T* x, int64_t n, int64_t n_in, int64_t tall) {
+    std::vector<T> tiles(n * n_in);
+    parallel_for((n + tall - 1) / tall, chunks_for(n * n_in), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin * tall; row < end * tall && row < n; row += tall) {
+            const int64_t rows = n - row < tall ? n - row : tall;
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t i = 0; i < n_in; i++)
+                    tiles[row * n_in + i * rows + r] = x[(row + r) * n_in + i];
+        }
+    });
+    return tiles;
+}
+
 template <class T>
 py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_out,
                  const py::object& bias_in) {
@@ -141,8 +156,10 @@ py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_ou
         a.bias = bias.data();
     }
     py::array_t<T> y({a.n, n_out});
-    a.x = x.data(), a.panels = panels.data(), a.y = y.mutable_data();
+    a.panels = panels.data(), a.y = y.mutable_data();
     py::gil_scoped_release release;
+    const std::vector<T> tiles = in_tiles(x.data(), a.n, a.n_in, instruction_set().kernels<T>().tall);
+    a.tiles = tiles.data();
     parallel_for(count, chunks_for(a.n_in * n_out), [&](int64_t begin, int64_t end) {
         instruction_set().kernels<T>().linear(a, begin, end);
     });
@@ -232,6 +249,27 @@ py::array gelu(const py::array& x_in) {
     return y;
 }
 
+template <class T>
+double total(const py::array& x_in) {
+    const auto x = contiguous<T>("x", x_in);
+    constexpr int64_t run = 1 << 18;  // each sums a run of fixed size: the same total always
+    const int64_t runs = (x.size() + run - 1) / run;
+    std::vector<double> sums(runs);
+    {
+        py::gil_scoped_release release;
+        parallel_for(runs, chunks_for(x.size()), [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) {
+                const int64_t left = x.size() - i * run;
+                sums[i] = instruction_set().kernels<T>().total(x.data() + i * run,
+                                                               left < run ? left : run);
+            }
+        });
+    }
+    double sum = 0;
+    for (double s : sums) sum += s;
+    return sum;
+}
+
 }  // namespace
 
 // Calls f<float> or f<double>, as the first argument's dtype says.
@@ -261,6 +299,7 @@ PYBIND11_MODULE(_native, m) {
         return BY_DTYPE(layer_norm, "x", x, weight, bias, epsilon);
     });
     m.def("gelu", [](const py::array& x) { return BY_DTYPE(gelu, "x", x); });
+    m.def("total", [](const py::array& x) { return BY_DTYPE(total, "x", x); });
     m.def("num_threads", &num_threads);
     m.def("set_num_threads", &set_num_threads);
     m.def("instruction_set", [] { return instruction_set().name; });

@@ -4,7 +4,9 @@
 
 template <class T>
 struct Linear {  // y [n, n_out] = x [n, n_in] W + bias; panels [ceil(n_out / 16), n_in, 16]
-    const T *x, *panels, *bias;  // bias may be null
+    // x in tiles of up to `tall` rows, each [n_in, rows of the tile]: what meets one weight is together
+    const T* tiles;
+    const T *panels, *bias;  // bias may be null
     T* y;
     int64_t n, n_in, n_out;
 };
@@ -36,6 +38,7 @@ struct FilterEntry {
 template <class T>
 struct Kernels {
     void (*linear)(const Linear<T>&, int64_t begin, int64_t end);  // over panels
+    int tall;
     // `index` counts the pairs (head, query); scores has room for every visible position
     void (*attention)(const Attention<T>&, int64_t index, T* scores);
     bool (*softmax)(const T* logits, int64_t V, T* probs);  // false: no distribution
@@ -43,6 +46,7 @@ struct Kernels {
     bool (*filter)(const T* logits, int64_t V, const Filter&, double* scratch, FilterEntry*, T* probs);
     void (*layer_norm)(const T* x, int64_t d, const T* weight, const T* bias, T epsilon, T* y);
     void (*gelu)(const T* x, int64_t size, T* y);
+    T (*total)(const T* x, int64_t size);
 };
 
 struct InstructionSet {

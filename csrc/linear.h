@@ -4,12 +4,13 @@
 namespace ISA {
 
 // R rows times P panels; the weights stream through registers once for all R rows.
+// Not inlined: in one large function the compiler would keep some of the sums in memory.
 template <class T, int R, int P>
-INLINE void linear_tile(const Linear<T>& a, int64_t row, int64_t panel) {
+__attribute__((noinline)) void linear_tile(const Linear<T>& a, int64_t row, int64_t panel) {
     Vec<T> sum[R][P];
     _Pragma("GCC unroll 16") for (int r = 0; r < R; r++)
         _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[r][p] = Vec<T>::broadcast(0);
-    const T* x = a.x + row * a.n_in;
+    const T* x = a.tiles + row * a.n_in;
     const T* w = a.panels + panel * a.n_in * 16;
     for (int64_t i = 0; i < a.n_in; i++) {
         Vec<T> column[P];
@@ -18,7 +19,7 @@ INLINE void linear_tile(const Linear<T>& a, int64_t row, int64_t panel) {
             __builtin_prefetch(w + (p * a.n_in + i) * 16 + 1024);  // 4 KiB ahead in the stream
         }
         _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {
-            const T s = x[r * a.n_in + i];
+            const T s = x[i * R + r];
             _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[r][p].add_product(column[p], s);
         }
     }
@@ -31,9 +32,12 @@ INLINE void linear_tile(const Linear<T>& a, int64_t row, int64_t panel) {
     }
 }
 
+template <int bytes>
+constexpr int tall = bytes >= 64 ? 8 : 6;  // rows a tile: 32 registers of 16 floats, or 16 of 8
+
 // All rows of P panels: full tiles of `Tall` rows, then one of what is left.
 template <class T, int Tall, int P>
-INLINE void linear_rows(const Linear<T>& a, int64_t panel) {
+void linear_rows(const Linear<T>& a, int64_t panel) {
     int64_t row = 0;
     for (; row + Tall <= a.n; row += Tall) linear_tile<T, Tall, P>(a, row, panel);
     switch (a.n - row) {
@@ -51,9 +55,7 @@ INLINE void linear_rows(const Linear<T>& a, int64_t panel) {
 // Many rows: several panels at once, so that a loaded x serves more than one of them.
 template <class T>
 void linear_panels(const Linear<T>& a, int64_t begin, int64_t end) {
-    constexpr bool wide = VEC_BYTES >= 64;  // 32 registers of 16 floats, or 16 of 8
-    constexpr int Tall = wide ? 8 : 6;
-    constexpr int Across = wide ? 3 : 1;
+    constexpr int Tall = tall<VEC_BYTES>, Across = Tall == 8 ? 3 : 1;
     int64_t panel = begin;
     if (a.n > Tall)
         for (; panel + Across <= end; panel += Across) linear_rows<T, Tall, Across>(a, panel);

@@ -13,8 +13,8 @@ namespace ISA {
 
 template <class T>
 constexpr Kernels<T> table() {
-    return {linear_panels<T>, attention_one<T>, softmax_row<T>,
-            filter_row<T>,    layer_norm_row<T>, gelu_range<T>};
+    return {linear_panels<T>, tall<VEC_BYTES>,   attention_one<T>, softmax_row<T>,
+            filter_row<T>,    layer_norm_row<T>, gelu_range<T>, total_of<T>};
 }
 
 }  // namespace ISA

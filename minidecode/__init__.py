@@ -1,7 +1,7 @@
 """minidecode: how text is decoded from a language model, from scratch, on GPT-2.
 
-    model, tokenizer = minidecode.load("storyteller-6m")
-    result = minidecode.generate(model, "Once upon a time", tokenizer=tokenizer)
+model, tokenizer = minidecode.load("storyteller-6m")
+result = minidecode.generate(model, "Once upon a time", tokenizer=tokenizer)
 """
 
 from .chance import Dice, GumbelDice

@@ -1,4 +1,4 @@
-"""The KV cache: keys and values of every token seen, so that a new token attends without computing them again.
+"""The KV cache: keys and values of every token seen, so that none is computed twice.
 
 Kept in pages of 32 positions. A page never moves: growing copies nothing, and forks (beams) share
 every page that is full. A page that another cache may also hold is copied before it is written.
@@ -14,7 +14,7 @@ PAGE = 32  # positions a page; small enough that copying the last page of a fork
 class KVCache:
     """Pages [n_layer, 2, n_head, PAGE, head_dim] (0 = keys, 1 = values) of float32.
 
-    `length` tokens are in it; entries past `length` are never read. Not to be shared between threads.
+    `length` tokens are in it; entries past `length` are never read. Not for two threads at once.
     """
 
     def __init__(self, n_layer, n_head, head_dim, n_positions):
@@ -64,7 +64,7 @@ class KVCache:
         self.length += n
 
     def truncate(self, length):
-        """Roll back to the first `length` tokens; more than there are, or less than 0, is an error."""
+        """Roll back to the first `length` tokens; more than there are or below 0 is an error."""
         if not 0 <= length <= self.length:
             raise InputError(f"cache: cannot truncate {self.length} tokens to {length}")
         self.length = length
@@ -72,7 +72,7 @@ class KVCache:
         del self.pages[pages:], self._owned[pages:]
 
     def fork(self):
-        """A second cache with the same tokens that shares all memory until one of the two writes."""
+        """A second cache with the same tokens; memory is shared until one of the two writes."""
         twin = KVCache.__new__(KVCache)
         twin.__dict__.update(self.__dict__)
         self._owned = [False] * len(self.pages)

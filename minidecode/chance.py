@@ -59,7 +59,7 @@ class Dice:
 
 
 class GumbelDice:
-    """Draws token t at position i as argmax over t of log p(t) + g(seed, i)[t], g standard Gumbel noise.
+    """Draws token t at position i as argmax of log p(t) + g(seed, i)[t], g standard Gumbel noise.
 
     The noise depends on the seed and the position only, not on how many draws came before. So a
     draft that draws with the same object usually meets the target's own draw, and speculation that
@@ -88,5 +88,6 @@ class GumbelDice:
 
     def accept(self, probability):
         raise MinidecodeError(
-            "GumbelDice has no ratio test: its draws are shared, accept a draft when it equals the target's"
+            "GumbelDice has no ratio test: its noise is shared, so a draft is accepted when it "
+            "equals the target's own draw"
         )

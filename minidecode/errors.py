@@ -1,7 +1,7 @@
 """Every error minidecode raises on purpose, in one small tree.
 
-A message names the thing, what was got and what was wanted. Errors about a value are `ValueError`s too,
-so that callers who know nothing of minidecode catch them as they would expect.
+A message names the thing, what was got and what was wanted. Errors about a value are `ValueError`s
+too, so that callers who know nothing of minidecode catch them as they would expect.
 """
 
 

@@ -30,7 +30,8 @@ def generate(
     """Sample a text (temperature 0 in `warp` gives the greedy one) and return its `Result`.
 
     prompt: ids, or text when `tokenizer` is given. on_step is called with each `Step`, on_text with
-    each piece of text as it becomes certain. limits: max_new_tokens, eos, stop, as in `stopping.Run`.
+    each piece of text as it becomes certain. limits: max_new_tokens, eos, stop, as in
+    `stopping.Run`.
     """
     if tokenizer is not None:
         limits["tokenizer"] = tokenizer

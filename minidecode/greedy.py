@@ -8,7 +8,7 @@ from .warp import Warp
 
 
 def greedy(model, prompt, *, repetition_penalty=1.0, no_repeat_ngram_size=0, **limits):
-    """Yield a `Step` a token. limits: max_new_tokens, eos, stop, tokenizer, as in `stopping.Run`."""
+    """Yield a `Step` a token. limits: max_new_tokens, eos, stop, tokenizer (`stopping.Run`)."""
     warp = Warp(
         temperature=0,
         repetition_penalty=repetition_penalty,

@@ -1,8 +1,8 @@
-"""GPT-2 (Radford et al. 2019): tokens in, logits of the next token out, keys and values kept in a cache.
+"""GPT-2 (Radford et al. 2019): tokens in, logits of the next token out, keys and values cached.
 
-Names are those of the checkpoint. Shapes: n new tokens, t tokens in the cache, d width, h heads, V vocabulary.
-With the compiled kernels a token's logits are the same bit for bit however the tokens are split into
-calls and whatever other sequences run beside them; with NumPy they agree to rounding.
+Names are those of the checkpoint. Shapes: n new tokens, t tokens in the cache, d width, h heads,
+V vocabulary. With the compiled kernels a token's logits are the same bit for bit however the tokens
+are split into calls and whatever other sequences run beside them; with NumPy to rounding.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ import numpy as np
 from .cache import KVCache
 from .errors import InputError
 from .kernels import Packed, attention, gelu, layer_norm, linear, pack
+
+LONG = 256  # tokens in one pass that are worth a progress bar
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,10 @@ class Block:
 
 
 class GPT2:
-    """`tensors` maps checkpoint names (without `transformer.`) to float32 arrays; each is read once.
+    """`tensors` maps names (without `transformer.`) to float32 arrays; each is read once.
 
     `unknown_ids` are ids that no tokenizer entry stands for: their logits are -inf, always.
+    `watch`, when set, is given the layers of each long pass to iterate over: a progress bar.
     """
 
     def __init__(self, config, tensors, unknown_ids=()):
@@ -38,6 +41,7 @@ class GPT2:
         self.n_positions = config.n_positions
         self.eos = tuple(config.eos_token_ids)
         self.bos = config.bos_token_id
+        self.watch = None
         self._unknown_ids = np.asarray(unknown_ids, dtype=np.int64)
         # The embedding comes first: it is the largest, and while it is packed it exists twice.
         tied = config.tie_word_embeddings or "lm_head.weight" not in tensors
@@ -52,10 +56,11 @@ class GPT2:
         return KVCache(c.n_layer, c.n_head, c.head_dim, c.n_positions)
 
     def forward(self, tokens, cache, n_logits=1):
-        """Append `tokens` to `cache`; the logits [n_logits, V] that follow the last n_logits of them.
+        """Append `tokens` to `cache`; the logits [n_logits, V] after the last n_logits of them.
 
         Errors: `InputError` for an id outside [0, V) or an n_logits outside 0 .. len(tokens);
-        `ContextError` when cache and tokens do not fit n_positions. After an error the cache is as before.
+        `ContextError` when cache and tokens do not fit n_positions. An error leaves the cache as
+        it was.
         """
         return self.forward_many([(tokens, cache)], n_logits)[0]
 
@@ -79,7 +84,8 @@ class GPT2:
 
         positions = [np.arange(c.length, c.length + len(t)) for t, (_, c) in zip(tokens, spans)]
         x = self.wte(np.concatenate(tokens)) + self.wpe[np.concatenate(positions)]  # [n, d]
-        for layer, block in enumerate(self.blocks):
+        blocks = self.blocks if self.watch is None or end < LONG else self.watch(self.blocks)
+        for layer, block in enumerate(blocks):
             x = x + self._attend(x, block, layer, spans)
             x = x + self._mlp(x, block)
         for rows, cache in spans:
@@ -146,7 +152,8 @@ def check_tokens(tokens, vocab_size):
     else:
         wrong = [i for i in ids if not _is_id(i, vocab_size)]
     if len(wrong):
-        raise InputError(f"token id: got {wrong[0]!r}, an integer from 0 to {vocab_size - 1} was wanted")
+        wanted = f"an integer from 0 to {vocab_size - 1}"
+        raise InputError(f"token id: got {wrong[0]!r}, {wanted} was wanted")
     return np.asarray(ids, dtype=np.int64)
 
 

@@ -1,7 +1,7 @@
 """Ancestral sampling: draw each token from the model's distribution given all before it.
 
-With `warp` the distribution is first sharpened or cut (temperature, top-k, top-p, ...); without it the
-text is an exact sample of the model's own distribution over texts.
+With `warp` the distribution is first sharpened or cut (temperature, top-k, top-p, ...); without it
+the text is an exact sample of the model's own distribution over texts.
 """
 
 from .chance import Dice
@@ -13,8 +13,8 @@ from .warp import Blocked, Warp
 def sample(model, prompt, *, warp=None, chance=None, **limits):
     """Yield a `Step` a token.
 
-    prompt: ids, or text with `tokenizer=`. chance: a `Dice` or `GumbelDice`; a fresh one unless given.
-    limits: max_new_tokens, eos, stop, tokenizer, as in `stopping.Run`. Same chance, same text.
+    prompt: ids, or text with `tokenizer=`. chance: `Dice` or `GumbelDice`, fresh unless given.
+    limits: max_new_tokens, eos, stop, tokenizer, as in `stopping.Run`.
     """
     warp = warp or Warp()
     chance = chance or Dice()

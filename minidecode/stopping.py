@@ -12,10 +12,10 @@ FROM_MODEL = "from the model"  # the default of `eos`: the end ids stored in the
 
 
 class Run:
-    """One run of a decoder: the prompt, what it has committed, how much more it may, and why it ended.
+    """One run of a decoder: its prompt, what it has committed and still may, and why it ended.
 
     model           anything with `vocab_size`, `n_positions`, `eos`, `bos`
-    prompt          token ids, or text when a tokenizer is given. An empty prompt starts from the bos id
+    prompt          token ids, or text when a tokenizer is given; empty, it is the bos id
     max_new_tokens  None: until the context is full
     eos             an id, several, or None to never stop at one; the checkpoint's unless given
     stop            a string or several that end the run where they appear; needs the tokenizer
@@ -60,7 +60,7 @@ class Run:
         return self.limit - (len(self.history) - len(self.prompt))
 
     def commit(self, tokens):
-        """Append tokens up to and with the one that ends the run, if any does; returns those appended."""
+        """Append tokens up to and with one that ends the run; returns those appended."""
         taken = []
         for token in tokens:
             if self.finish_reason:

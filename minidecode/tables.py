@@ -31,10 +31,10 @@ class TableCache:
 
 
 class TableModel:
-    """`rows` is a [V, V] array (row by last token) or a function: token history -> row of V probabilities.
+    """`rows` is a [V, V] array (row by last token) or a function: token history -> row [V].
 
-    Its logits are float64 log-probabilities, -inf where a probability is 0. `eos` is an id or several,
-    as in a checkpoint. Errors: `InputError` for rows that are not probabilities.
+    Rows are probabilities, the logits their float64 logarithms (-inf for 0). `eos` is an id or
+    several, as in a checkpoint. Errors: `InputError` for rows that are not probabilities.
     """
 
     def __init__(self, rows, *, n_positions=1024, eos=(), bos=None):

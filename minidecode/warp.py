@@ -1,8 +1,8 @@
 """From logits to the distribution that is sampled: penalties, temperature, top-k, top-p, epsilon.
 
 Order: repetition penalty, n-gram blocking, temperature, top-k, top-p, epsilon, renormalise.
-Sources: repetition penalty, Keskar et al. 2019 (CTRL), section 4.1; n-gram blocking, Paulus et al. 2017;
-top-k, Fan et al. 2018; top-p (nucleus), Holtzman et al. 2020; epsilon, Hewitt et al. 2022.
+Sources: repetition penalty, Keskar et al. 2019 (CTRL), section 4.1; n-gram blocking, Paulus et al.
+2017; top-k, Fan et al. 2018; top-p (nucleus), Holtzman et al. 2020; epsilon, Hewitt et al. 2022.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ class Blocked(MinidecodeError):
 
 @dataclass(frozen=True)
 class Warp:
-    """All settings that change a distribution before it is sampled; `warp(logits, history) -> probs`.
+    """All that changes a distribution before it is sampled; `warp(logits, history) -> probs`.
 
     temperature           0 is greedy: the one-hot at the lowest-id maximum, whatever else is set
     top_k                 keep exactly the k likeliest, ties to the lower id; 0 is off
     top_p                 keep the smallest set whose mass reaches top_p, at least one; 1.0 is off
     epsilon               drop probabilities below epsilon, never the likeliest; 0 is off
-    repetition_penalty    divide positive logits of ids seen before, multiply negative ones; 1.0 is off
-    no_repeat_ngram_size  ban tokens that complete an n-gram of that size seen before; 0 is off
+    repetition_penalty    of ids seen before divide positive logits, multiply negative; 1.0 is off
+    no_repeat_ngram_size  ban what completes an n-gram of that size seen before; 0 is off
 
     The prompt counts as seen. A setting out of range is an `InputError`.
     """
@@ -66,12 +66,13 @@ class Warp:
                 penalised, self.temperature, min(self.top_k, len(logits)), self.top_p, self.epsilon
             )
         except ValueError as error:
-            if penalised is not logits and np.max(logits) > -np.inf and np.max(penalised) == -np.inf:
-                raise Blocked(f"step {len(history)}: every token is banned") from None
-            raise LogitsError(f"step {len(history)} (tokens before it, prompt included): {error}") from None
+            at = f"step {len(history)} (the prompt's tokens counted)"
+            if np.max(logits) > -np.inf and np.max(penalised) == -np.inf:
+                raise Blocked(f"{at}: every token is banned") from None
+            raise LogitsError(f"{at}: {error}") from None
 
     def penalise(self, logits, history):
-        """The logits after repetition penalty and n-gram blocking alone (beam search scores these)."""
+        """The logits after repetition penalty and n-gram blocking alone."""
         if self.repetition_penalty == 1 and self.no_repeat_ngram_size == 0:
             return logits
         logits = logits.copy()

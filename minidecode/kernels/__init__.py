@@ -1,12 +1,14 @@
 """The hot path, twice: in NumPy (`reference`) and compiled (`native`). This file picks one.
 
-MINIDECODE_BACKEND = numpy | native forces the choice; otherwise the compiled kernels are used where the
-extension is there, and one warning says so where it is not.
+MINIDECODE_BACKEND = numpy | native forces the choice; otherwise the compiled kernels are used
+where the extension is there, and one warning says so where it is not.
 Threads: MINIDECODE_THREADS, else OMP_NUM_THREADS, else all cores. They never change a result.
+A variable that cannot be followed is an error at the first use of a kernel, not at import.
 """
 
 import os
 import warnings
+from types import SimpleNamespace
 
 from ..errors import BackendError, InputError
 from .packing import Packed, pack
@@ -24,17 +26,18 @@ __all__ = [
     "sampling_filter",
     "set_num_threads",
     "softmax",
+    "total",
 ]
 
 
-def _choose():
-    wanted = os.environ.get("MINIDECODE_BACKEND") or None
+def _choose(wanted):
     if wanted not in (None, "numpy", "native"):
         raise BackendError(f"MINIDECODE_BACKEND: got {wanted!r}, numpy or native was wanted")
     if wanted != "numpy":
         try:
             from . import native
 
+            native.set_num_threads(_threads_wanted())
             return "native", native
         except ImportError as error:
             if wanted == "native":
@@ -55,14 +58,28 @@ def _threads_wanted():
     for name in ("MINIDECODE_THREADS", "OMP_NUM_THREADS"):
         value = os.environ.get(name)
         if value:
-            first = value.split(",")[0]  # OMP_NUM_THREADS may be a list, one number a nesting level
-            if not first.strip().isdigit() or int(first) == 0:
-                raise InputError(f"{name}: got {value!r}, a whole number of at least 1 was wanted")
+            first = value.split(",")[0].strip()  # OMP_NUM_THREADS may list one a nesting level
+            if not first.isdecimal() or not 1 <= int(first) <= MAX_THREADS:
+                raise BackendError(f"{name}: got {value!r}, 1 to {MAX_THREADS} was wanted")
             return int(first)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-backend, _kernels = _choose()
+def _refusing(error):
+    """Kernels that raise `error`: a wrong variable must not forbid to import the package."""
+
+    def kernel(*args, **kwargs):
+        raise error
+
+    return SimpleNamespace(**dict.fromkeys(KERNELS, kernel))
+
+
+MAX_THREADS = 1024
+KERNELS = ("attention", "gelu", "layer_norm", "linear", "sampling_filter", "softmax", "total")
+try:
+    backend, _kernels = _choose(os.environ.get("MINIDECODE_BACKEND") or None)
+except BackendError as error:
+    backend, _kernels = "none", _refusing(error)
 
 attention = _kernels.attention
 gelu = _kernels.gelu
@@ -70,34 +87,22 @@ layer_norm = _kernels.layer_norm
 linear = _kernels.linear
 sampling_filter = _kernels.sampling_filter
 softmax = _kernels.softmax
+total = _kernels.total
 
 
 def set_num_threads(n):
     """Use n threads from now on (compiled kernels; NumPy's own threads are its BLAS's affair)."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise InputError(f"threads: got {n!r}, a whole number of at least 1 was wanted")
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
+        raise InputError(f"threads: got {n!r}, a whole number from 1 to {MAX_THREADS} was wanted")
     if backend == "native":
-        from . import _native
-
-        _native.set_num_threads(n)
+        _kernels.set_num_threads(n)
 
 
 def num_threads():
     """Threads of the compiled kernels; None with the NumPy ones."""
-    if backend == "numpy":
-        return None
-    from . import _native
-
-    return _native.num_threads()
+    return _kernels.num_threads() if backend == "native" else None
 
 
 def instruction_set():
     """avx512, avx2, neon or plain; None with the NumPy kernels."""
-    if backend == "numpy":
-        return None
-    from . import _native
-
-    return _native.instruction_set()
-
-
-set_num_threads(min(_threads_wanted(), 1024))
+    return _kernels.instruction_set() if backend == "native" else None

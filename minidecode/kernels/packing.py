@@ -1,4 +1,4 @@
-"""Weights laid out for decoding: panels of 16 output columns, so that a product reads them once, in order."""
+"""Weights laid out for decoding: in panels of 16 output columns, each read once and in order."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _CHUNK = 1 << 22  # elements packed at a time: bounds the temporary memory
 
 @dataclass(frozen=True)
 class Packed:
-    """A matrix [n_in, n_out] as `panels` [ceil(n_out / 16), n_in, 16], zeros past n_out.
+    """A matrix [n_in, n_out] as `panels` [ceil(n_out / 16), n_in, 16], 0 past n_out.
 
     The storage type is the panels' dtype. Kernels never look at more than this object offers, so
     narrower storage can be added beside float32 and float64.
@@ -24,7 +24,7 @@ class Packed:
         return self.panels.shape[1]
 
     def columns(self, ids):
-        """Columns `ids` as rows, [len(ids), n_in]: with the transposed embedding packed, its lookup."""
+        """Columns `ids` as rows, [len(ids), n_in]: of the transposed embedding, its lookup."""
         return self.panels[ids // PANEL, :, ids % PANEL]
 
 
@@ -37,7 +37,7 @@ def pack(matrix):
         raise TypeError(f"matrix: got dtype {matrix.dtype}, float32 or float64 was wanted")
     n_in, n_out = matrix.shape
     full, rest = divmod(n_out, PANEL)
-    panels = np.empty((full + (rest > 0), n_in, PANEL), matrix.dtype)
+    panels = _aligned((full + (rest > 0), n_in, PANEL), matrix.dtype)
     step = max(1, _CHUNK // max(1, n_in * PANEL))
     for i in range(0, full, step):
         columns = matrix[:, i * PANEL : min(i + step, full) * PANEL]
@@ -48,3 +48,11 @@ def pack(matrix):
         panels[full, :, :rest] = matrix[:, full * PANEL :]
         panels[full, :, rest:] = 0
     return Packed(panels, n_out)
+
+
+def _aligned(shape, dtype, boundary=64):
+    """An empty array that begins at a cache line, so that no vector load crosses two."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.empty(size + boundary, np.uint8)
+    start = -memory.ctypes.data % boundary
+    return memory[start : start + size].view(dtype).reshape(shape)

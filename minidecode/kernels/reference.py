@@ -9,7 +9,16 @@ import numpy as np
 
 from .packing import pack
 
-__all__ = ["attention", "gelu", "layer_norm", "linear", "pack", "sampling_filter", "softmax"]
+__all__ = [
+    "attention",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "pack",
+    "sampling_filter",
+    "softmax",
+    "total",
+]
 
 
 def floats(name, x, ndim=None):
@@ -46,8 +55,8 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     """Temperature, then top-k, top-p and epsilon: the probabilities [V] or [n, V] that are left.
 
     temperature 0 is the one-hot at the lowest-id maximum; top_k 0, top_p 1 and epsilon 0 are off.
-    top-k keeps exactly k, top-p the smallest set whose mass reaches top_p, both with ties to the lower id;
-    epsilon drops what is below it after renormalising, but never the most likely.
+    top-k keeps exactly k, top-p the smallest set whose mass reaches top_p, both with ties to the
+    lower id; epsilon drops what is below it after renormalising, but never the most likely.
     Inside all is float64; the order of tokens is that of (logit - max) / temperature.
     """
     logits = floats("logits", logits, ndim=(1, 2))
@@ -68,7 +77,8 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     kept = order[:top_k] if top_k else order
     if top_p < 1:
         mass = np.cumsum(weights[kept])
-        kept = kept[: 1 + np.searchsorted(mass, top_p * mass[-1])]  # the token that reaches it stays
+        reaches = np.searchsorted(mass, top_p * mass[-1])  # the token that reaches it stays
+        kept = kept[: reaches + 1]
     if epsilon > 0:
         share = weights[kept] / weights[kept].sum()
         kept = kept[(share >= epsilon) | (np.arange(len(kept)) == 0)]
@@ -78,7 +88,7 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
 
 def check_settings(temperature, top_k, top_p, epsilon):
     if not 0 <= temperature < np.inf:
-        raise ValueError(f"temperature: got {temperature}, a finite number of at least 0 was wanted")
+        raise ValueError(f"temperature: got {temperature}, finite and at least 0 was wanted")
     if top_k < 0:
         raise ValueError(f"top_k: got {top_k}, a number of at least 0 was wanted")
     if not 0 < top_p <= 1:
@@ -120,7 +130,7 @@ def check_pages(q, pages, layer, start):
             raise ValueError(f"layer: got {layer}, 0 to {len(page) - 1} was wanted")
         held += page.shape[3]
     if start < 0 or n == 0 or start + n > held:
-        raise ValueError(f"start: got {start} with {n} queries, pages of {held} positions were given")
+        raise ValueError(f"start: got {start} with {n} queries, pages of {held} positions given")
 
 
 def linear(x, weight, bias=None):
@@ -158,3 +168,8 @@ def gelu(x):
     x = floats("x", x)
     c = x.dtype.type(np.sqrt(2 / np.pi))
     return x * (np.tanh(c * (x + x.dtype.type(0.044715) * x * x * x)) + 1) / 2
+
+
+def total(x):
+    """The sum of all elements, a float. It does little but read, so it times the memory."""
+    return float(floats("x", x).sum(dtype=np.float64))

@@ -1,0 +1,237 @@
+"""Measures the forward pass and the kernels on GPT-2's real shapes, with random weights.
+
+Decoding is bound by reading the weights once a pass, so the yardstick is a plain read of memory in the
+same run, and the number that decides whether speculation pays is the time of a pass over n tokens against
+a pass over one. All times are medians; compare them as ratios within one run, machines are noisy.
+"""
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from . import kernels, model
+from .checkpoint import parameter_shapes
+from .config import Config
+from .errors import InputError
+from .greedy import greedy
+from .model import GPT2
+
+SHAPES = {  # layers, heads, width
+    "gpt2": (12, 12, 768),
+    "gpt2-medium": (24, 16, 1024),
+    "gpt2-large": (36, 20, 1280),
+}
+PASSES = (1, 2, 4, 5, 8, 16)  # tokens
+PREFILL = 256
+CONTEXT = 64  # tokens in the cache during the timed passes
+FILTERS = {"top-k 50, top-p 0.9": {"top_k": 50, "top_p": 0.9}, "top-p 0.9": {"top_p": 0.9}}
+
+
+def shape_config(shape):
+    """The `Config` of GPT-2 small, medium or large."""
+    if shape not in SHAPES:
+        raise InputError(f"shape: got {shape!r}, one of {', '.join(SHAPES)} was wanted")
+    n_layer, n_head, n_embd = SHAPES[shape]
+    return Config.from_dict(
+        {
+            "model_type": "gpt2",
+            "vocab_size": 50257,
+            "n_positions": 1024,
+            "n_embd": n_embd,
+            "n_layer": n_layer,
+            "n_head": n_head,
+        }
+    )
+
+
+class RandomTensors(Mapping):
+    """Every tensor of a config with random float32 values, made anew each time it is asked for."""
+
+    def __init__(self, config, seed=0):
+        self._shapes = parameter_shapes(config)
+        self._seed = seed
+
+    def __getitem__(self, name):
+        number = list(self._shapes).index(name)
+        values = np.random.default_rng([self._seed, number]).random(self._shapes[name], np.float32)
+        values -= 0.5
+        values *= 0.07  # the standard deviation 0.02 that GPT-2 starts from
+        return values + 1 if name.split(".")[-2].startswith("ln_") and "weight" in name else values
+
+    def __iter__(self):
+        return iter(self._shapes)
+
+    def __len__(self):
+        return len(self._shapes)
+
+
+def median_seconds(*functions, repeats=9):
+    """The median time of each function, called in turn so that all see the same weather."""
+    times = [[] for _ in functions]
+    for function in functions:
+        function()
+    for _ in range(repeats):
+        for function, seen in zip(functions, times):
+            started = time.perf_counter()
+            function()
+            seen.append(time.perf_counter() - started)
+    return [statistics.median(seen) for seen in times]
+
+
+class Ours:
+    """The measured engine: minidecode itself. A peer offers the same methods where it can."""
+
+    name = "minidecode"
+
+    def __init__(self, gpt2):
+        self.model = gpt2
+        rng = np.random.default_rng(0)
+        self.tokens = rng.integers(0, gpt2.vocab_size, gpt2.n_positions).tolist()
+        self.cache = gpt2.new_cache()
+        gpt2.forward(self.tokens[:CONTEXT], self.cache)
+
+    def decode(self, n):
+        """n greedy tokens after a prompt of 16; the seconds of each but the first."""
+        times = [time.perf_counter()]
+        for _ in greedy(self.model, self.tokens[:16], max_new_tokens=n, eos=None):
+            times.append(time.perf_counter())
+        return np.diff(times[1:]).tolist()
+
+    def forward(self, n):
+        """One pass over n tokens after CONTEXT others, all n rows of logits."""
+        self.model.forward(self.tokens[:n], self.cache, n_logits=n)
+        self.cache.truncate(CONTEXT)
+
+    def prefill(self):
+        self.model.forward(self.tokens[:PREFILL], self.model.new_cache())
+
+    def filter(self, logits, settings):
+        kernels.sampling_filter(logits, **settings)
+
+    def softmax(self, logits):
+        kernels.softmax(logits)
+
+
+def measure_model(gpt2, peers=(), repeats=9, tokens=24):
+    """Measure an engine and its peers in one run; returns a dict that holds only plain values."""
+    engines = [Ours(gpt2), *peers]
+    results = {engine.name: {} for engine in engines}
+    _measure_passes(engines, results, repeats)
+    for name, calls in _kernel_calls(engines, gpt2.vocab_size).items():
+        for engine, seconds in zip(calls, median_seconds(*calls.values(), repeats=5 * repeats)):
+            results[engine][name] = 1e3 * seconds
+    _measure_decoding(engines, results, tokens)
+    ours = results[Ours.name]
+    size = weight_bytes(gpt2)
+    ours["weights, GB"] = size / 1e9
+    ours["memory read, GB/s"] = memory_speed()
+    ours["weights read, GB/s"] = size / 1e9 * ours["tokens/s"]
+    ours["weights read / memory read"] = ours["weights read, GB/s"] / ours["memory read, GB/s"]
+    ours["share of time outside kernels"] = share_outside_kernels(engines[0])
+    ours["peak memory, MB"] = peak_memory() / 1e6
+    return {"threads": kernels.num_threads(), "backend": kernels.backend, "results": results}
+
+
+def _measure_passes(engines, results, repeats):
+    for n in PASSES:
+        able = [e for e in engines if hasattr(e, "forward")]
+        calls = [
+            call for e in able for call in (lambda e=e: e.forward(n), lambda e=e: e.forward(1))
+        ]
+        seconds = median_seconds(*calls, repeats=repeats)
+        for engine, long, short in zip(able, seconds[::2], seconds[1::2]):
+            results[engine.name][f"pass over {n}, ms"] = 1e3 * long
+            if n > 1:  # against the passes over one that were made in turn with it
+                results[engine.name][f"pass over {n} / 1"] = long / short
+    seconds = median_seconds(*(e.prefill for e in engines), repeats=max(3, repeats // 2))
+    for engine, value in zip(engines, seconds):
+        results[engine.name][f"prefill {PREFILL}, ms"] = 1e3 * value
+
+
+def _kernel_calls(engines, vocab_size):
+    """{name: {engine: call}} for softmax and filters on logits of the vocabulary's size."""
+    logits = np.random.default_rng(0).normal(scale=3, size=vocab_size).astype(np.float32)
+    calls = {"softmax, ms": {}} | {f"{name}, ms": {} for name in FILTERS}
+    for engine in engines:
+        if hasattr(engine, "filter"):
+            calls["softmax, ms"][engine.name] = lambda e=engine: e.softmax(logits)
+            for name, settings in FILTERS.items():
+                calls[f"{name}, ms"][engine.name] = lambda e=engine, s=settings: e.filter(logits, s)
+    return calls
+
+
+def _measure_decoding(engines, results, tokens):
+    times = {engine.name: [] for engine in engines}
+    for _ in range(3):
+        for engine in engines:
+            times[engine.name] += engine.decode(tokens)
+    for name, seen in times.items():
+        results[name]["tokens/s"] = 1 / statistics.median(seen)
+
+
+def weight_bytes(gpt2):
+    """Bytes of weights that one decoding step reads: all packed matrices, the tied head once."""
+    packed = [gpt2.head] + [
+        matrix
+        for block in gpt2.blocks
+        for matrix, _ in (block.attn_c_attn, block.attn_c_proj, block.mlp_c_fc, block.mlp_c_proj)
+    ]
+    return sum(matrix.panels.nbytes for matrix in packed)
+
+
+def memory_speed(megabytes=400, repeats=9):
+    """GB/s of a plain read by all threads, far larger than any cache."""
+    data = np.ones(megabytes * 250_000, np.float32)
+    return data.nbytes / 1e9 / median_seconds(lambda: kernels.total(data), repeats=repeats)[0]
+
+
+def share_outside_kernels(engine, repeats=9):
+    """The part of a pass over one token that is spent in Python and NumPy, not in the kernels."""
+    with _timed_kernels() as spent:
+        shares = []
+        for _ in range(repeats):
+            spent[0] = 0.0
+            started = time.perf_counter()
+            engine.forward(1)
+            shares.append(1 - spent[0] / (time.perf_counter() - started))
+    return statistics.median(shares)
+
+
+@contextmanager
+def _timed_kernels():
+    """Wraps the kernels that the model calls; yields a list of one: the seconds spent in them."""
+    spent = [0.0]
+    plain = {name: getattr(model, name) for name in ("attention", "gelu", "layer_norm", "linear")}
+
+    def timed(kernel):
+        def call(*args):
+            started = time.perf_counter()
+            result = kernel(*args)
+            spent[0] += time.perf_counter() - started
+            return result
+
+        return call
+
+    try:
+        for name, kernel in plain.items():
+            setattr(model, name, timed(kernel))
+        yield spent
+    finally:
+        for name, kernel in plain.items():
+            setattr(model, name, kernel)
+
+
+def peak_memory():
+    """The most memory this process has held so far, bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def random_model(shape):
+    config = shape_config(shape)
+    return GPT2(config, RandomTensors(config))

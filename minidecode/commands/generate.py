@@ -1,0 +1,103 @@
+"""`minidecode generate`: a text, shown while it is written."""
+
+import json
+import sys
+
+from .shared import (
+    SAMPLING_ONLY,
+    add_model,
+    add_prompt,
+    add_warp,
+    given_warp,
+    load,
+    print_table,
+    read_prompt,
+    refuse_without_effect,
+)
+
+
+def add(subparsers):
+    parser = subparsers.add_parser(
+        "generate",
+        help="write a text",
+        description="Write a text. Unless told otherwise: sampled, temperature 0.8 and top-p 0.95.",
+    )
+    parser.set_defaults(run=run)
+    add_prompt(parser)
+    add_model(parser)
+    parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
+    add_warp(parser)
+    parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
+    parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
+    parser.add_argument(
+        "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
+    )
+    parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
+    parser.add_argument("--echo", action="store_true", help="show the prompt before the text")
+    parser.add_argument("--json", action="store_true", help="one object with ids, text, statistics")
+    parser.add_argument("--stats", action="store_true", help="statistics on standard error")
+
+
+def run(args):
+    options = decoder_options(args)
+    prompt = read_prompt(args)
+    model, tokenizer = load(args.model)
+    from ..generate import generate
+
+    options.update(tokenizer=tokenizer, stop=args.stop, max_new_tokens=args.max_new_tokens)
+    if args.ignore_eos:
+        options["eos"] = None
+    chance = options.get("chance")
+    if args.json:
+        result = generate(model, prompt, **options)
+        print(json.dumps(as_json(prompt, tokenizer, result, chance)))
+    else:
+        if chance is not None and args.seed is None:
+            print(f"seed: {chance.seed}", file=sys.stderr)
+        if args.echo:
+            show(prompt)
+        result = generate(model, prompt, on_text=show, **options)
+        if sys.stdout.isatty():
+            print()
+    if args.stats:
+        print_stats(result)
+
+
+def decoder_options(args):
+    """The arguments of `generate` that choose a decoder, from the command line's."""
+    from ..chance import Dice
+    from ..warp import Warp
+
+    settings = given_warp(args)
+    if args.greedy:
+        refuse_without_effect(args, (*SAMPLING_ONLY, "seed"), "with --greedy")
+        return {"warp": Warp(temperature=0, **settings)}
+    if not {"top_k", "top_p", "epsilon"} & settings.keys():
+        settings.setdefault("top_p", 0.95)
+    settings.setdefault("temperature", 0.8)
+    return {"warp": Warp(**settings), "chance": Dice(args.seed)}
+
+
+def show(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def as_json(prompt, tokenizer, result, chance):
+    return {
+        "prompt": prompt,
+        "prompt_ids": tokenizer.encode(prompt),
+        "ids": result.tokens,
+        "text": result.text,
+        "finish_reason": result.finish_reason,
+        "seed": getattr(chance, "seed", None),
+        "stats": result.stats,
+    }
+
+
+def print_stats(result):
+    rows = [("finish_reason", result.finish_reason)]
+    for name, value in result.stats.items():
+        rows.append((name, f"{value:.4g}" if isinstance(value, float) else value))
+    sys.stdout.flush()
+    print_table(rows, file=sys.stderr)
