@@ -219,3 +219,9 @@ def encode(tensor, dtype):
     if dtype == "BF16":
         return (np.asarray(tensor, "<f4").view("<u4") >> 16).astype("<u2").tobytes()
     return tensor.astype({"F32": "<f4", "F16": "<f2", "F64": "<f8"}[dtype]).tobytes()
+
+
+def assert_same_tensors(checkpoint, tensors):
+    assert set(checkpoint) == set(tensors)
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(checkpoint[name], tensor)
