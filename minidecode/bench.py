@@ -1,8 +1,8 @@
 """Measures the forward pass and the kernels on GPT-2's real shapes, with random weights.
 
-Decoding is bound by reading the weights once a pass, so the yardstick is a plain read of memory in the
-same run, and the number that decides whether speculation pays is the time of a pass over n tokens against
-a pass over one. All times are medians; compare them as ratios within one run, machines are noisy.
+Decoding is bound by reading the weights once a pass, so the yardstick is a plain read of memory in
+the same run, and the number that decides whether speculation pays is the time of a pass over n
+tokens against a pass over one. All times are medians; compare them as ratios within one run.
 """
 
 import resource
@@ -70,19 +70,6 @@ class RandomTensors(Mapping):
         return len(self._shapes)
 
 
-def median_seconds(*functions, repeats=9):
-    """The median time of each function, called in turn so that all see the same weather."""
-    times = [[] for _ in functions]
-    for function in functions:
-        function()
-    for _ in range(repeats):
-        for function, seen in zip(functions, times):
-            started = time.perf_counter()
-            function()
-            seen.append(time.perf_counter() - started)
-    return [statistics.median(seen) for seen in times]
-
-
 class Ours:
     """The measured engine: minidecode itself. A peer offers the same methods where it can."""
 
@@ -117,17 +104,24 @@ class Ours:
         kernels.softmax(logits)
 
 
-def measure_model(gpt2, peers=(), repeats=9, tokens=24):
-    """Measure an engine and its peers in one run; returns a dict that holds only plain values."""
+def measure_model(gpt2, peers=(), repeats=9):
+    """Measure minidecode and its peers in one run: {"results": {engine: {figure: value}}, ...}.
+
+    Each engine is visited three times, in turn, so that all see the same weather, and alone, since
+    the threads of another one spin for a while after their work.
+    """
     engines = [Ours(gpt2), *peers]
-    results = {engine.name: {} for engine in engines}
-    _measure_passes(engines, results, repeats)
-    for name, calls in _kernel_calls(engines, gpt2.vocab_size).items():
-        for engine, seconds in zip(calls, median_seconds(*calls.values(), repeats=5 * repeats)):
-            results[engine][name] = 1e3 * seconds
-    _measure_decoding(engines, results, tokens)
-    ours = results[Ours.name]
-    size = weight_bytes(gpt2)
+    logits = np.random.default_rng(0).normal(scale=3, size=gpt2.vocab_size).astype(np.float32)
+    seen = {engine.name: {} for engine in engines}
+    for _ in range(3):
+        for engine in engines:
+            time.sleep(0.5)
+            _visit(engine, logits, -(-repeats // 3), seen[engine.name])
+    results = {
+        name: {figure: statistics.median(values) for figure, values in figures.items()}
+        for name, figures in seen.items()
+    }
+    ours, size = results[Ours.name], weight_bytes(gpt2)
     ours["weights, GB"] = size / 1e9
     ours["memory read, GB/s"] = memory_speed()
     ours["weights read, GB/s"] = size / 1e9 * ours["tokens/s"]
@@ -137,41 +131,35 @@ def measure_model(gpt2, peers=(), repeats=9, tokens=24):
     return {"threads": kernels.num_threads(), "backend": kernels.backend, "results": results}
 
 
-def _measure_passes(engines, results, repeats):
-    for n in PASSES:
-        able = [e for e in engines if hasattr(e, "forward")]
-        calls = [
-            call for e in able for call in (lambda e=e: e.forward(n), lambda e=e: e.forward(1))
-        ]
-        seconds = median_seconds(*calls, repeats=repeats)
-        for engine, long, short in zip(able, seconds[::2], seconds[1::2]):
-            results[engine.name][f"pass over {n}, ms"] = 1e3 * long
-            if n > 1:  # against the passes over one that were made in turn with it
-                results[engine.name][f"pass over {n} / 1"] = long / short
-    seconds = median_seconds(*(e.prefill for e in engines), repeats=max(3, repeats // 2))
-    for engine, value in zip(engines, seconds):
-        results[engine.name][f"prefill {PREFILL}, ms"] = 1e3 * value
+def _visit(engine, logits, repeats, seen):
+    """Measure everything that an engine offers; appends to the lists in `seen`."""
 
+    def add(figure, value):
+        seen.setdefault(figure, []).append(value)
 
-def _kernel_calls(engines, vocab_size):
-    """{name: {engine: call}} for softmax and filters on logits of the vocabulary's size."""
-    logits = np.random.default_rng(0).normal(scale=3, size=vocab_size).astype(np.float32)
-    calls = {"softmax, ms": {}} | {f"{name}, ms": {} for name in FILTERS}
-    for engine in engines:
-        if hasattr(engine, "filter"):
-            calls["softmax, ms"][engine.name] = lambda e=engine: e.softmax(logits)
+    for seconds in engine.decode(24):
+        add("tokens/s", 1 / seconds)
+    if hasattr(engine, "forward"):
+        engine.forward(1)
+        for n in PASSES:
+            for _ in range(repeats):
+                several, one = _seconds(engine.forward, n), _seconds(engine.forward, 1)
+                add(f"pass over {n}, ms", 1e3 * several)
+                if n > 1:
+                    add(f"pass over {n} / 1", several / one)
+    for _ in range(repeats):
+        add(f"prefill {PREFILL}, ms", 1e3 * _seconds(engine.prefill))
+    if hasattr(engine, "filter"):
+        for _ in range(10 * repeats):
+            add("softmax, ms", 1e3 * _seconds(engine.softmax, logits))
             for name, settings in FILTERS.items():
-                calls[f"{name}, ms"][engine.name] = lambda e=engine, s=settings: e.filter(logits, s)
-    return calls
+                add(f"{name}, ms", 1e3 * _seconds(engine.filter, logits, settings))
 
 
-def _measure_decoding(engines, results, tokens):
-    times = {engine.name: [] for engine in engines}
-    for _ in range(3):
-        for engine in engines:
-            times[engine.name] += engine.decode(tokens)
-    for name, seen in times.items():
-        results[name]["tokens/s"] = 1 / statistics.median(seen)
+def _seconds(function, *args):
+    started = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - started
 
 
 def weight_bytes(gpt2):
@@ -187,7 +175,9 @@ def weight_bytes(gpt2):
 def memory_speed(megabytes=400, repeats=9):
     """GB/s of a plain read by all threads, far larger than any cache."""
     data = np.ones(megabytes * 250_000, np.float32)
-    return data.nbytes / 1e9 / median_seconds(lambda: kernels.total(data), repeats=repeats)[0]
+    return (
+        data.nbytes / 1e9 / statistics.median(_seconds(kernels.total, data) for _ in range(repeats))
+    )
 
 
 def share_outside_kernels(engine, repeats=9):
@@ -196,9 +186,8 @@ def share_outside_kernels(engine, repeats=9):
         shares = []
         for _ in range(repeats):
             spent[0] = 0.0
-            started = time.perf_counter()
-            engine.forward(1)
-            shares.append(1 - spent[0] / (time.perf_counter() - started))
+            seconds = _seconds(engine.forward, 1)
+            shares.append(1 - spent[0] / seconds)
     return statistics.median(shares)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,9 @@ class Transformers:
         import torch
         import transformers
 
+        warnings.filterwarnings("ignore", category=FutureWarning)  # renamed arguments
         transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
         self.torch, self.transformers = torch, transformers
@@ -67,7 +70,7 @@ class Transformers:
 
     def forward(self, n):
         self.model(self.tokens[:, :n], past_key_values=self.cache)
-        self.cache.crop(CONTEXT)
+        self.cache.crop(-n)
 
     def prefill(self):
         self.model(self.tokens[:, :PREFILL], logits_to_keep=1)
@@ -152,7 +155,9 @@ def write_checkpoint(directory, config, tensors):
         "model": {"type": "BPE", "vocab": vocab, "merges": []},
     }
     (directory / "tokenizer.json").write_text(json.dumps(tokenizer))
+    first = next(iter(vocab))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings |= dict.fromkeys(("bos_token", "eos_token", "unk_token"), first)
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
