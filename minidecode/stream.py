@@ -53,7 +53,7 @@ class TextStream:
 
     def _length_to_hold(self, text):
         """The length of the longest end of `text` that some stop string begins with."""
-        longest = max((len(s) - 1 for s in self._stop), default=0)
+        longest = max(map(len, self._stop), default=0)
         for length in range(min(longest, len(text)), 0, -1):
             if any(s.startswith(text[-length:]) for s in self._stop):
                 return length

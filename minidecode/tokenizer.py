@@ -170,12 +170,12 @@ def _join_backend(vocab_path, merges_path):
 def _read_merges(path):
     """[(left, right), ...] of a merges.txt, one pair a line; the first line may be a header."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8").split("\n")  # to which reading turned \r\n
     except (OSError, UnicodeError):
         raise TokenizerError(f"{path}: cannot be read, vocab.json needs its merges") from None
     merges = []
     for number, line in enumerate(lines, 1):
-        pair = tuple(line.rstrip("\r").split(" "))
+        pair = tuple(line.split(" "))
         if pair == ("",) or (number == 1 and line.startswith("#version:")):
             continue
         if len(pair) != 2:
