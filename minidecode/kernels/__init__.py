@@ -1,13 +1,14 @@
 """The hot path, twice: in NumPy (`reference`) and compiled (`native`). This file picks one.
 
 MINIDECODE_BACKEND = numpy | native forces the choice; otherwise the compiled kernels are used
-where the extension is there, and one warning says so where it is not.
+where the extension is there, and one line on standard error says so where it
+is not.
 Threads: MINIDECODE_THREADS, else OMP_NUM_THREADS, else all cores. They never change a result.
 A variable that cannot be followed is an error at the first use of a kernel, not at import.
 """
 
+import logging
 import os
-import warnings
 from types import SimpleNamespace
 
 from ..errors import BackendError, InputError
@@ -33,22 +34,20 @@ __all__ = [
 def _choose(wanted):
     if wanted not in (None, "numpy", "native"):
         raise BackendError(f"MINIDECODE_BACKEND: got {wanted!r}, numpy or native was wanted")
+    threads = _threads_wanted()
     if wanted != "numpy":
         try:
             from . import native
-
-            native.set_num_threads(_threads_wanted())
-            return "native", native
-        except ImportError as error:
+        except ImportError:
+            missing = "the compiled kernels are missing"
             if wanted == "native":
-                raise BackendError(
-                    f"MINIDECODE_BACKEND=native: the compiled kernels are missing ({error})"
-                ) from None
-            warnings.warn(
-                "minidecode: the compiled kernels are missing, the slower NumPy kernels are in use",
-                RuntimeWarning,
-                stacklevel=3,
+                raise BackendError(f"MINIDECODE_BACKEND=native: {missing}") from None
+            logging.getLogger(__name__).warning(
+                "minidecode: %s, the slower NumPy kernels are in use", missing
             )
+        else:
+            native.set_num_threads(threads)
+            return "native", native
     from . import reference
 
     return "numpy", reference
