@@ -4,7 +4,9 @@ model, tokenizer = minidecode.load("storyteller-6m")
 result = minidecode.generate(model, "Once upon a time", tokenizer=tokenizer)
 """
 
+from . import exact
 from .chance import Dice, GumbelDice
+from .draft import ModelDraft, PromptLookupDraft
 from .errors import (
     BackendError,
     CheckpointError,
@@ -14,11 +16,12 @@ from .errors import (
     MinidecodeError,
     TokenizerError,
 )
-from .generate import Result, generate
+from .generate import Result, generate, generate_many
 from .greedy import greedy
 from .loading import load
 from .sampling import sample
-from .step import Step
+from .speculative import speculative, speculative_many, verify
+from .step import Round, Step
 from .tables import TableModel
 from .warp import Warp
 
@@ -31,13 +34,21 @@ __all__ = [
     "InputError",
     "LogitsError",
     "MinidecodeError",
+    "ModelDraft",
+    "PromptLookupDraft",
     "Result",
+    "Round",
     "Step",
     "TableModel",
     "TokenizerError",
     "Warp",
+    "exact",
     "generate",
+    "generate_many",
     "greedy",
     "load",
     "sample",
+    "speculative",
+    "speculative_many",
+    "verify",
 ]

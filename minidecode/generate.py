@@ -1,10 +1,15 @@
-"""One call for a whole text: runs a decoder to its end and gathers what it yielded."""
+"""One call for a whole text: picks the decoder, runs it to its end and gathers what it yielded."""
 
 import time
 from dataclasses import dataclass
 
+from .errors import InputError
 from .sampling import sample
+from .speculative import speculative, speculative_many
+from .step import Round
 from .stream import TextStream
+
+SPECULATION = ("num_draft_tokens", "schedule", "verify", "clock")
 
 
 @dataclass(frozen=True)
@@ -15,7 +20,8 @@ class Result:
     finish_reason  eos, stop, length, context or blocked (see `stopping.Run`)
     text           the new text without end token and stop string; None without a tokenizer
     stats          new_tokens; seconds, of which seconds_to_first until the first step;
-                   tokens_per_second of the steps after the first, None where there are none
+                   tokens_per_second of the steps after the first, None where there are none.
+                   With a draft also what `speculation_stats` says
     """
 
     tokens: list[int]
@@ -25,51 +31,128 @@ class Result:
 
 
 def generate(
-    model, prompt, *, warp=None, chance=None, tokenizer=None, on_step=None, on_text=None, **limits
+    model,
+    prompt,
+    *,
+    warp=None,
+    chance=None,
+    draft=None,
+    tokenizer=None,
+    on_step=None,
+    on_text=None,
+    **options,
 ):
     """Sample a text (temperature 0 in `warp` gives the greedy one) and return its `Result`.
 
-    prompt: ids, or text when `tokenizer` is given. on_step is called with each `Step`, on_text with
-    each piece of text as it becomes certain. limits: max_new_tokens, eos, stop, as in
-    `stopping.Run`.
+    prompt: ids, or text when `tokenizer` is given. draft: a smaller model, or an object as in
+    draft.py, to decode speculatively; then num_draft_tokens and schedule too, as in `speculative`.
+    on_step is called with each `Step`, on_text with each piece of text as it becomes certain.
+    Further options: max_new_tokens, eos, stop, as in `stopping.Run`.
     """
     if tokenizer is not None:
-        limits["tokenizer"] = tokenizer
-    steps = sample(model, prompt, warp=warp, chance=chance, **limits)
-    return collect(steps, tokenizer, limits.get("stop", ()), on_step, on_text)
+        options["tokenizer"] = tokenizer
+    if draft is not None:
+        steps = speculative(model, draft, prompt, warp=warp, chance=chance, **options)
+    else:
+        for name in SPECULATION:
+            if name in options:
+                raise InputError(f"{name}: has no effect without a draft")
+        steps = sample(model, prompt, warp=warp, chance=chance, **options)
+    return collect(steps, tokenizer, options.get("stop", ()), on_step, on_text)
 
 
 def collect(steps, tokenizer=None, stop=(), on_step=None, on_text=None):
     """The `Result` of a decoder's steps."""
-    stop = (stop,) if isinstance(stop, str) else tuple(stop)
-    stream = TextStream(tokenizer, stop) if tokenizer is not None else None
-    pieces, tokens = [], []
-    reason = "length"  # a decoder that yields nothing was asked for 0 tokens
-
-    def show(piece):
-        pieces.append(piece)
-        if piece and on_text is not None:
-            on_text(piece)
-
-    started, first, first_tokens = time.perf_counter(), None, 0
+    gatherer = Gatherer(tokenizer, stop, on_text)
     for step in steps:
-        if first is None:
-            first, first_tokens = time.perf_counter(), len(step.tokens)
-        tokens.extend(step.tokens)
-        reason = step.finish_reason
-        if stream is not None:  # an end token may be an ordinary one, but is no text
-            for token in step.tokens[:-1] if reason == "eos" else step.tokens:
-                show(stream.feed(token))
+        gatherer.add(step)
         if on_step is not None:
             on_step(step)
-    ended = time.perf_counter()
-    if stream is not None:
-        show(stream.finish())
-    later = len(tokens) - first_tokens
-    stats = {
-        "new_tokens": len(tokens),
-        "seconds": ended - started,
-        "seconds_to_first": None if first is None else first - started,
-        "tokens_per_second": later / (ended - first) if later > 0 else None,
+    return gatherer.result()
+
+
+def generate_many(target, draft, prompts, *, tokenizer=None, stop=(), **options):
+    """The `Result`s of `speculative_many`, one a prompt. Seconds are those of the whole batch."""
+    gatherers = [Gatherer(tokenizer, stop) for _ in prompts]
+    if tokenizer is not None:
+        options["tokenizer"] = tokenizer
+    for i, step in speculative_many(target, draft, prompts, stop=stop, **options):
+        gatherers[i].add(step)
+    return [gatherer.result() for gatherer in gatherers]
+
+
+class Gatherer:
+    """Puts a `Result` together from steps as they come."""
+
+    def __init__(self, tokenizer=None, stop=(), on_text=None):
+        self.stream = TextStream(tokenizer, stop) if tokenizer is not None else None
+        self.on_text = on_text
+        self.steps, self.pieces = [], []
+        self.started = time.perf_counter()
+        self.first = None
+
+    def add(self, step):
+        if self.first is None:
+            self.first = time.perf_counter()
+        self.steps.append(step)
+        if self.stream is not None:  # an end token may be an ordinary one, but is no text
+            for token in step.tokens[:-1] if step.finish_reason == "eos" else step.tokens:
+                self._show(self.stream.feed(token))
+
+    def result(self):
+        ended = time.perf_counter()
+        if self.stream is not None:
+            self._show(self.stream.finish())
+        tokens = [token for step in self.steps for token in step.tokens]
+        # A decoder that yields nothing was asked for no tokens.
+        reason = self.steps[-1].finish_reason if self.steps else "length"
+        later = len(tokens) - len(self.steps[0].tokens) if self.steps else 0
+        stats = {
+            "new_tokens": len(tokens),
+            "seconds": ended - self.started,
+            "seconds_to_first": self.first - self.started if self.steps else None,
+            "tokens_per_second": later / (ended - self.first) if later else None,
+        }
+        if self.steps and isinstance(self.steps[0], Round):
+            stats |= speculation_stats(self.steps, stats["seconds"])
+        return Result(
+            tokens, reason, "".join(self.pieces) if self.stream is not None else None, stats
+        )
+
+    def _show(self, piece):
+        self.pieces.append(piece)
+        if piece and self.on_text is not None:
+            self.on_text(piece)
+
+
+def speculation_stats(rounds, seconds):
+    """Statistics of speculative decoding, None where there is nothing to divide by.
+
+    rounds                  passes of the target
+    drafted, accepted       tokens, without those behind the end of the text
+    acceptance_rate         accepted / drafted
+    acceptance_by_position  of the drafts at place 1, 2, ... whose predecessors were all accepted,
+                            the part that was accepted too
+    tokens_per_target_pass  new tokens / rounds
+    draft_seconds, target_seconds, rest_seconds   where the time went
+    """
+    drafted = sum(len(r.drafted) for r in rounds)
+    accepted = sum(r.accepted for r in rounds)
+    by_position = []
+    for i in range(max(len(r.drafted) for r in rounds)):
+        tested = [r for r in rounds if len(r.drafted) > i and r.accepted >= i]
+        passed = sum(r.accepted > i for r in tested)
+        by_position.append(passed / len(tested) if tested else None)
+    draft_seconds = sum(r.draft_seconds for r in rounds)
+    target_seconds = sum(r.target_seconds for r in rounds)
+    return {
+        "rounds": len(rounds),
+        "drafted": drafted,
+        "accepted": accepted,
+        "acceptance_rate": accepted / drafted if drafted else None,
+        "acceptance_by_position": by_position,
+        "tokens_per_target_pass": sum(len(r.tokens) for r in rounds) / len(rounds),
+        "draft_seconds": draft_seconds,
+        "target_seconds": target_seconds,
+        "rest_seconds": seconds - draft_seconds - target_seconds,
     }
-    return Result(tokens, reason, "".join(pieces) if stream is not None else None, stats)

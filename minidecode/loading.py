@@ -36,8 +36,9 @@ def load(name, *, progress=None):
             total = checkpoint.n_parameters
             bar = progress(total=total, desc="reading", unit=" parameters", unit_scale=True)
             checkpoint.on_read = stack.enter_context(bar).update
-        unknown_ids = tokenizer.unknown_ids(config.vocab_size)
-        return GPT2(config, checkpoint, unknown_ids=unknown_ids), tokenizer
+        model = GPT2(config, checkpoint, unknown_ids=tokenizer.unknown_ids(config.vocab_size))
+    model.tokenizer = tokenizer  # so that two models can be told apart that speak differently
+    return model, tokenizer
 
 
 def find(name, *, progress=None):

@@ -42,6 +42,7 @@ class GPT2:
         self.eos = tuple(config.eos_token_ids)
         self.bos = config.bos_token_id
         self.watch = None
+        self.tokenizer = None  # the one it was loaded with, if any
         self._unknown_ids = np.asarray(unknown_ids, dtype=np.int64)
         # The embedding comes first: it is the largest, and while it is packed it exists twice.
         tied = config.tie_word_embeddings or "lm_head.weight" not in tensors

@@ -46,7 +46,7 @@ class Run:
         if stop:
             if tokenizer is None:
                 raise InputError("stop: stop strings need a tokenizer, none was given")
-            self._stream = TextStream(tokenizer, (stop,) if isinstance(stop, str) else tuple(stop))
+            self._stream = TextStream(tokenizer, stop)
         self.finish_reason = self._full if self.limit == 0 else None
 
     @property
