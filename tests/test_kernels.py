@@ -1,4 +1,4 @@
-"""Every kernel against its twin and against arithmetic of its own: shapes, strides, dtypes, limits."""
+"""Every kernel against its twin and arithmetic by hand: shapes, strides, dtypes, limits."""
 
 import hashlib
 import inspect
@@ -791,7 +791,7 @@ def test_bits_do_not_depend_on_the_width_of_the_registers():
 
 @compiled
 def test_plain_code_computes_the_same_numbers():
-    """Not the same bits: products and sums are rounded apart where the processor cannot join them."""
+    """Not the same bits: without FMA a product is rounded before it is added."""
     code = (
         "import numpy as np, test_kernels as t\n"
         "if t.native.instruction_set() != 'plain': raise SystemExit('other code in use')\n"
@@ -806,6 +806,19 @@ def test_plain_code_computes_the_same_numbers():
     env = os.environ | {"MINIDECODE_ISA": "plain", "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@both
+def test_offsets_go_beyond_32_bits(kernels, tmp_path):
+    """The second row of q begins 2**31 + 10 numbers after the first, in a file with a hole."""
+    far = 2**31 + 10
+    held = np.memmap(tmp_path / "q", np.float32, "w+", shape=far + 2)
+    held[:2], held[far:] = [1, 2], [3, 4]
+    q = np.lib.stride_tricks.as_strided(held, (2, 1, 2), (4 * far, 8, 4))
+    page = np.array([[[1, 0], [0, 1]], [[5, 6], [7, 8]]], np.float32).reshape(1, 2, 1, 2, 2)
+    out = kernels.attention(q, [page], 0, 0, 1.0)
+    right = attention_by_hand(np.array([[[1, 2]], [[3, 4]]]), [page], 0, 0, 1.0)
+    assert out == pytest.approx(right, rel=1e-6)
 
 
 @both
