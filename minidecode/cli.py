@@ -7,10 +7,10 @@ import argparse
 import os
 import sys
 
-from .commands import bench, generate, info
+from .commands import bench, generate, info, verify
 from .errors import InputError, LogitsError, MinidecodeError
 
-COMMANDS = (generate, info, bench)
+COMMANDS = (generate, info, bench, verify)
 
 
 class Parser(argparse.ArgumentParser):

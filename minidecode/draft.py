@@ -3,11 +3,11 @@
     propose(history, k, warp, chance) -> (drafted, q)
         up to k token ids to follow `history`, and for each the distribution [V] it was drawn from
     rollback(length)
-        only the first `length` tokens of the last history and its drafts still stand; 0 begins anew
+        only the first `length` tokens of the last history and its drafts still stand; 0 starts over
 
-Speculation stays exact whatever is proposed, as long as q is the distribution that each token was
-really drawn from, given all before it. A draft may end early, but only *after* a token it has drawn:
-taking back a drawn token because of what it is would change the distribution of those that stay.
+Speculation stays exact whatever is proposed, so long as q is the distribution that each token was
+really drawn from, given all before it. A draft may end early, but only *after* a token it has
+drawn: to take one back because of what it is changes the distribution of those that stay.
 """
 
 import numpy as np

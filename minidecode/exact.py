@@ -2,9 +2,9 @@
 
 A decoder asks a chance object (chance.py) for each random choice. `Enumerator` answers, instead of
 drawing, with the first option, and when the run is over it starts again with another, until all
-paths have been taken. The decoder itself runs unchanged: its loop, indices, rollbacks and limits are
-under test, not a copy of its algebra. On models of a few tokens (`TableModel`) the result is exact to
-rounding.
+paths have been taken. The decoder itself runs unchanged: its loop, indices, rollbacks and limits
+are under test, not a copy of its algebra. On models of a few tokens (`TableModel`) the result is
+exact to rounding.
 """
 
 import math
@@ -86,7 +86,7 @@ def _law(program, max_paths=1_000_000):
 
 
 def total_variation(a, b):
-    """Half the sum of |a - b| over all outcomes: the most by which the two laws can be told apart."""
+    """Half the sum of |a - b| over all outcomes: 0 for equal laws, 1 for disjoint ones."""
     return math.fsum(abs(a.get(x, 0.0) - b.get(x, 0.0)) for x in {*a, *b}) / 2
 
 

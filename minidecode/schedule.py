@@ -1,8 +1,8 @@
 """How many tokens to draft in the next round.
 
-A schedule has `next() -> k` and `observe(k, drafted, accepted, draft_seconds, target_seconds)`, where
-drafted and accepted are counts. It is told of no round that a limit cut short: that the text ends
-says nothing of how good drafts are.
+A schedule has `next() -> k` and `observe(k, drafted, accepted, draft_seconds, target_seconds)`,
+where drafted and accepted are counts. It is told of no round that a limit cut short: that the text
+ends says nothing of how good drafts are.
 """
 
 import statistics

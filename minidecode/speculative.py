@@ -1,14 +1,16 @@
-"""Speculative decoding (Leviathan et al. 2023; Chen et al. 2023): several tokens a pass of the target.
+"""Speculative decoding (Leviathan et al., Chen et al., 2023): several tokens a pass of the target.
 
 A cheap draft proposes k tokens, drawing each from its own distribution q. One pass of the target
 gives its distributions p at those k places and one more. Draft x is accepted with probability
 min(1, p(x)/q(x)); the first rejected one is replaced by a draw from norm(max(0, p - q)), and where
 all were accepted a bonus token comes from the last row. Each token is then distributed exactly as
-if the target had been sampled alone, whatever the draft; it only decides how many tokens a pass brings.
+if the target had been sampled alone, whatever the draft, which only decides how many tokens a pass
+brings.
 
 Glossary: drafted, accepted, correction (after a rejection), bonus (after none).
 """
 
+import functools
 import time
 
 import numpy as np
@@ -211,11 +213,16 @@ def widen(row, size):
     return row if len(row) == size else np.pad(row, (0, size - len(row)))
 
 
+@functools.lru_cache(maxsize=8)  # thousands of tokens to compare, and a run a prompt
+def _first_difference(ours, theirs):
+    return ours.same_vocabulary(theirs)
+
+
 def check_vocabularies(target, draft):
-    """The same id must mean the same token; one vocabulary may be longer (padded) than the other."""
+    """The same id must mean the same token; one vocabulary may be padded past the other."""
     model = getattr(draft, "model", draft)
     ours, theirs = getattr(target, "tokenizer", None), getattr(model, "tokenizer", None)
     if ours is not None and theirs is not None:
-        differs = ours.same_vocabulary(theirs)
+        differs = _first_difference(ours, theirs)
         if differs is not None:
             raise InputError(f"draft: id {differs} means another token than in the target")

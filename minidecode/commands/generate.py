@@ -5,9 +5,11 @@ import sys
 
 from .shared import (
     SAMPLING_ONLY,
+    add_draft,
     add_model,
     add_prompt,
     add_warp,
+    draft_options,
     given_warp,
     load,
     print_table,
@@ -20,7 +22,7 @@ def add(subparsers):
     parser = subparsers.add_parser(
         "generate",
         help="write a text",
-        description="Write a text. Unless told otherwise: sampled, temperature 0.8 and top-p 0.95.",
+        description="Write a text: sampled, at temperature 0.8 and top-p 0.95 unless set.",
     )
     parser.set_defaults(run=run)
     add_prompt(parser)
@@ -28,6 +30,7 @@ def add(subparsers):
     parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
     add_warp(parser)
     parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
+    add_draft(parser)
     parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
@@ -39,11 +42,12 @@ def add(subparsers):
 
 
 def run(args):
-    options = decoder_options(args)
+    options = warp_and_chance(args)
     prompt = read_prompt(args)
     model, tokenizer = load(args.model)
     from ..generate import generate
 
+    options |= draft_options(args)
     options.update(tokenizer=tokenizer, stop=args.stop, max_new_tokens=args.max_new_tokens)
     if args.ignore_eos:
         options["eos"] = None
@@ -63,19 +67,18 @@ def run(args):
         print_stats(result)
 
 
-def decoder_options(args):
-    """The arguments of `generate` that choose a decoder, from the command line's."""
-    from ..chance import Dice
+def warp_and_chance(args):
+    """What is sampled, and how: arguments of `generate` from the command line's."""
+    from ..chance import Dice, GumbelDice
     from ..warp import Warp
 
     settings = given_warp(args)
     if args.greedy:
-        refuse_without_effect(args, (*SAMPLING_ONLY, "seed"), "with --greedy")
+        refuse_without_effect(args, (*SAMPLING_ONLY, "seed", "coupled"), "with --greedy")
         return {"warp": Warp(temperature=0, **settings)}
-    if not {"top_k", "top_p", "epsilon"} & settings.keys():
-        settings.setdefault("top_p", 0.95)
-    settings.setdefault("temperature", 0.8)
-    return {"warp": Warp(**settings), "chance": Dice(args.seed)}
+    settings = {"temperature": 0.8, "top_p": 0.95} | settings
+    chance = (GumbelDice if args.coupled else Dice)(args.seed)
+    return {"warp": Warp(**settings), "chance": chance}
 
 
 def show(text):
@@ -98,6 +101,8 @@ def as_json(prompt, tokenizer, result, chance):
 def print_stats(result):
     rows = [("finish_reason", result.finish_reason)]
     for name, value in result.stats.items():
+        if isinstance(value, list):
+            value = " ".join("n/a" if v is None else f"{v:.3f}" for v in value) or None
         rows.append((name, f"{value:.4g}" if isinstance(value, float) else value))
     sys.stdout.flush()
     print_table(rows, file=sys.stderr)

@@ -15,6 +15,8 @@ WARP_OPTIONS = {  # name: (type, help)
     "repetition_penalty": (float, "above 1 makes tokens seen before less likely"),
     "no_repeat_ngram_size": (int, "never write an n-gram of this size twice"),
 }
+DRAFT_OPTIONS = ("num_draft_tokens", "schedule")
+PROMPT_LOOKUP = "prompt-lookup"
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "epsilon")
 
 
@@ -37,6 +39,38 @@ def add_warp(parser):
     for name, (kind, text) in WARP_OPTIONS.items():
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=kind, help=text, metavar=kind.__name__.upper())
+
+
+def add_draft(parser):
+    """The options of speculative decoding."""
+    parser.add_argument(
+        "--draft",
+        metavar="MODEL",
+        help="decode speculatively with drafts from this model, or from the text itself: "
+        f"{PROMPT_LOOKUP}",
+    )
+    parser.add_argument(
+        "--num-draft-tokens", type=int, metavar="K", help="tokens to draft at first (default: 4)"
+    )
+    parser.add_argument("--schedule", help="constant (default), heuristic or auto: how K changes")
+    parser.add_argument(
+        "--coupled",
+        action="store_true",
+        help="noise tied to positions: the same text with and without a draft",
+    )
+
+
+def draft_options(args):
+    """The arguments of `generate` for speculative decoding; loads the draft."""
+    given = {n: getattr(args, n) for n in DRAFT_OPTIONS if getattr(args, n) is not None}
+    if args.draft is None:
+        refuse_without_effect(args, given, "without --draft")
+        return {}
+    if args.draft == PROMPT_LOOKUP:
+        from ..draft import PromptLookupDraft
+
+        return {"draft": PromptLookupDraft(), **given}
+    return {"draft": load(args.draft)[0], **given}
 
 
 def given_warp(args):
