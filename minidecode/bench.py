@@ -9,65 +9,20 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import contextmanager
 
 import numpy as np
 
 from . import kernels, model
-from .checkpoint import parameter_shapes
-from .config import Config
-from .errors import InputError
 from .greedy import greedy
+from .inflate import inflate_model as inflate  # noqa: F401  (bench.inflate)
 from .model import GPT2
+from .shapes import RandomTensors, shape_config
 
-SHAPES = {  # layers, heads, width
-    "gpt2": (12, 12, 768),
-    "gpt2-medium": (24, 16, 1024),
-    "gpt2-large": (36, 20, 1280),
-}
 PASSES = (1, 2, 4, 5, 8, 16)  # tokens
 PREFILL = 256
 CONTEXT = 64  # tokens in the cache during the timed passes
 FILTERS = {"top-k 50, top-p 0.9": {"top_k": 50, "top_p": 0.9}, "top-p 0.9": {"top_p": 0.9}}
-
-
-def shape_config(shape):
-    """The `Config` of GPT-2 small, medium or large."""
-    if shape not in SHAPES:
-        raise InputError(f"shape: got {shape!r}, one of {', '.join(SHAPES)} was wanted")
-    n_layer, n_head, n_embd = SHAPES[shape]
-    return Config.from_dict(
-        {
-            "model_type": "gpt2",
-            "vocab_size": 50257,
-            "n_positions": 1024,
-            "n_embd": n_embd,
-            "n_layer": n_layer,
-            "n_head": n_head,
-        }
-    )
-
-
-class RandomTensors(Mapping):
-    """Every tensor of a config with random float32 values, made anew each time it is asked for."""
-
-    def __init__(self, config, seed=0):
-        self._shapes = parameter_shapes(config)
-        self._seed = seed
-
-    def __getitem__(self, name):
-        number = list(self._shapes).index(name)
-        values = np.random.default_rng([self._seed, number]).random(self._shapes[name], np.float32)
-        values -= 0.5
-        values *= 0.07  # the standard deviation 0.02 that GPT-2 starts from
-        return values + 1 if name.split(".")[-2].startswith("ln_") and "weight" in name else values
-
-    def __iter__(self):
-        return iter(self._shapes)
-
-    def __len__(self):
-        return len(self._shapes)
 
 
 class Ours:

@@ -7,10 +7,10 @@ import argparse
 import os
 import sys
 
-from .commands import bench, generate, info, verify
+from .commands import bench, generate, inflate, info, verify
 from .errors import InputError, LogitsError, MinidecodeError
 
-COMMANDS = (generate, info, bench, verify)
+COMMANDS = (generate, info, inflate, bench, verify)
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,6 +1,7 @@
 """Other engines on the very same weights, for `minidecode bench --peers` (extra `peers`)."""
 
 import contextlib
+import dataclasses
 import importlib.util
 import json
 import time
@@ -8,10 +9,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from .bench import CONTEXT, PREFILL
 from .errors import MinidecodeError
+from .export import write_checkpoint
 from .tokenizer import byte_alphabet
 
 
@@ -124,26 +125,12 @@ class CTranslate2:
         self._generate(self.tokens[:PREFILL], 1)
 
 
-def write_checkpoint(directory, config, tensors):
-    """A Hugging Face directory with these tensors, float32, and a tokenizer that has every id."""
-    directory = Path(directory)
-    save_file(
-        {f"transformer.{name}": np.ascontiguousarray(tensors[name]) for name in tensors},
-        directory / "model.safetensors",
-        metadata={"format": "pt"},
+def write_random(directory, config, tensors):
+    """A model directory for engines that insist on end tokens and a tokenizer with every id."""
+    write_checkpoint(
+        directory, dataclasses.replace(config, bos_token_id=0, eos_token_ids=(0,)), tensors
     )
-    fields = {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": config.vocab_size,
-        "n_positions": config.n_positions,
-        "n_embd": config.n_embd,
-        "n_layer": config.n_layer,
-        "n_head": config.n_head,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
-    }
-    (directory / "config.json").write_text(json.dumps(fields))
+    directory = Path(directory)
     vocab = {name: i for i, name in enumerate(byte_alphabet())}
     vocab |= {f"<{i}>": i for i in range(len(vocab), config.vocab_size)}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}

@@ -41,7 +41,7 @@ def run_model(args):
         from .. import peers
 
         with tempfile.TemporaryDirectory() as directory:
-            peers.write_checkpoint(directory, config, bench.RandomTensors(config))
+            peers.write_random(directory, config, bench.RandomTensors(config))
             model, _ = load(directory)
             ours = bench.Ours(model)
             others = peers.start(directory, bench.kernels.num_threads() or 1, ours.tokens)
