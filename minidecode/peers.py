@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import json
 import time
@@ -11,18 +12,69 @@ from pathlib import Path
 import numpy as np
 
 from .bench import CONTEXT, PREFILL
+from .bench_speculative import Text
 from .errors import MinidecodeError
 from .export import write_checkpoint
+from .step import Step
 from .tokenizer import byte_alphabet
 
 
 def available():
     """The classes of peers whose packages are installed."""
-    return [
-        peer
-        for peer in (Transformers, CTranslate2)
-        if all(map(importlib.util.find_spec, peer.needs))
-    ]
+    return [peer for peer in (Transformers, CTranslate2) if is_installed(peer)]
+
+
+def is_installed(peer):
+    return all(map(importlib.util.find_spec, peer.needs))
+
+
+def start_transformers(threads):
+    """The packages (torch, transformers), quiet, without gradients, on so many threads."""
+    import torch
+    import transformers
+
+    warnings.filterwarnings("ignore", category=FutureWarning)  # renamed arguments
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    return torch, transformers
+
+
+def read_transformers(directory):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+
+
+def generate_greedily(model, prompt, n, **options):
+    """n tokens by transformers, past end tokens: a `Text` of what it streamed together."""
+    import torch
+    from transformers.generation.streamers import BaseStreamer
+
+    steps, times = [], []
+
+    class Clock(BaseStreamer):
+        def put(self, value):
+            steps.append(Step(tuple(value.flatten().tolist())))
+            times.append(time.perf_counter())
+
+        def end(self):
+            pass
+
+    prompt = torch.tensor([prompt])
+    model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=n,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+        streamer=Clock(),
+        **options,
+    )
+    return Text(steps[1:], np.diff(times).tolist())  # the streamer is given the prompt first
 
 
 class Transformers:
@@ -32,42 +84,14 @@ class Transformers:
     needs = ("torch", "transformers")
 
     def __init__(self, directory, threads, tokens):
-        import torch
-        import transformers
-
-        warnings.filterwarnings("ignore", category=FutureWarning)  # renamed arguments
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
-        torch.set_num_threads(threads)
-        torch.set_grad_enabled(False)
-        self.torch, self.transformers = torch, transformers
-        self.model = transformers.AutoModelForCausalLM.from_pretrained(
-            directory, dtype=torch.float32
-        ).eval()
-        self.tokens = torch.tensor([tokens])
-        self.cache = transformers.DynamicCache(config=self.model.config)
+        self.torch, self.transformers = start_transformers(threads)
+        self.model = read_transformers(directory)
+        self.tokens = self.torch.tensor([tokens])
+        self.cache = self.transformers.DynamicCache(config=self.model.config)
         self.model(self.tokens[:, :CONTEXT], past_key_values=self.cache)
 
     def decode(self, n):
-        times = []
-
-        class Clock(self.transformers.generation.streamers.BaseStreamer):
-            def put(self, value):
-                times.append(time.perf_counter())
-
-            def end(self):
-                pass
-
-        self.model.generate(
-            self.tokens[:, :16],
-            attention_mask=self.torch.ones_like(self.tokens[:, :16]),
-            max_new_tokens=n,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-            streamer=Clock(),
-        )
-        return np.diff(times[1:]).tolist()  # the streamer is given the prompt first
+        return generate_greedily(self.model, self.tokens[0, :16].tolist(), n).seconds[1:]
 
     def forward(self, n):
         self.model(self.tokens[:, :n], past_key_values=self.cache)
@@ -85,6 +109,41 @@ class Transformers:
             warper = {"top_k": "TopKLogitsWarper", "top_p": "TopPLogitsWarper"}[name]
             scores = getattr(self.transformers, warper)(value)(None, scores)
         scores.softmax(-1)
+
+
+class Assisted:
+    """transformers' assisted generation: target and draft directories whose ids mean the same."""
+
+    needs = Transformers.needs
+    lengths = (2, 4, 6)
+
+    def __init__(self, target, draft, threads):
+        start_transformers(threads)
+        self.target, self.draft = read_transformers(target), read_transformers(draft)
+        # It refuses pairs of unlike size, though greedily it compares ids alone.
+        self.draft.config.vocab_size = self.target.config.vocab_size
+        generate_greedily(self.target, [0], 4, **self._assistance(2))
+
+    def ways(self, n):
+        """name -> function (prompt, warp, seed) that writes a text of n tokens, greedily."""
+
+        def way(prompt, warp, seed, k=0):
+            time.sleep(0.5)  # threads of one engine spin for a while after their work
+            text = generate_greedily(self.target, prompt, n, **self._assistance(k))
+            time.sleep(0.5)
+            return text
+
+        names = {f"transformers, k {k}": functools.partial(way, k=k) for k in self.lengths}
+        return {"transformers, plain": way, **names}
+
+    def _assistance(self, k):
+        if k == 0:
+            return {}
+        settings = self.draft.generation_config
+        settings.num_assistant_tokens = k
+        settings.num_assistant_tokens_schedule = "constant"
+        settings.assistant_confidence_threshold = 0.0  # else drafts end early; slower here
+        return {"assistant_model": self.draft}
 
 
 class CTranslate2:

@@ -1,4 +1,4 @@
-"""`minidecode inflate`: a small model at a large one's cost, as a directory any program can load."""
+"""`minidecode inflate`: a small model at a large one's cost, written for any program to load."""
 
 import sys
 

@@ -1,0 +1,40 @@
+"""What speculation should gain (Leviathan et al. 2023, section 3), from measured numbers.
+
+With a_i the acceptance of the i-th draft once those before it were accepted, a round of k drafts
+brings on average
+
+    E(k) = 1 + a_1 + a_1 a_2 + ... + a_1 ... a_k
+
+tokens, for k steps of the draft and one pass of the target over k + 1 tokens. Plain decoding pays a
+pass over one token for each. So speculation is faster by the factor
+
+    E(k) * pass(1) / (k * draft + pass(k + 1)).
+
+With one acceptance alpha at all places, E(k) is the paper's equation 1; where a pass costs the same
+over any few tokens, and a draft step c of it, the factor is that of its theorem 3.8. What is really
+gained lies below by what is spent outside the two models.
+"""
+
+import numpy as np
+
+
+def expected_tokens(acceptance, k):
+    """E(k), from the acceptance of drafts at place 1, 2, ... (at least k of them)."""
+    return 1.0 + float(np.cumprod(np.asarray(acceptance[:k], np.float64)).sum())
+
+
+def predicted_speedup(acceptance, k, draft_seconds, pass_seconds):
+    """The factor by which k drafts a round beat plain decoding; None where a number is missing.
+
+    draft_seconds: of one draft step; pass_seconds: tokens in a pass of the target -> its seconds.
+    Below a place with acceptance 0 nothing is known, and nothing matters.
+    """
+    known = list(acceptance[:k])
+    if 0 in known:
+        known = known[: known.index(0) + 1]
+        known += [0.0] * (k - len(known))
+    numbers = [*known, draft_seconds, pass_seconds.get(1), pass_seconds.get(k + 1)]
+    if len(known) < k or None in numbers:
+        return None
+    round_seconds = k * draft_seconds + pass_seconds[k + 1]
+    return expected_tokens(known, k) * pass_seconds[1] / round_seconds
