@@ -75,6 +75,12 @@ def test_a_blocked_draft_ends_early():
     assert sorted(drafted) == [1, 2]
 
 
+@pytest.mark.parametrize("length, wanted", [(1, 5), (6, 3), (8, 1), (9, 0), (12, 0)])
+def test_a_draft_uses_all_of_its_positions_and_no_more(length, wanted):
+    draft = ModelDraft(TableModel(np.full((2, 2), 0.5), n_positions=8))
+    assert len(draft.propose([0] * length, 5, PLAIN, Dice(0))[0]) == wanted
+
+
 def test_rollback_lets_the_draft_go_on_from_what_was_committed():
     table = TableModel(lambda h: np.roll([0.7, 0.2, 0.1], sum(h)))
     draft = ModelDraft(table)

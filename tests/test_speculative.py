@@ -337,7 +337,7 @@ def test_a_useless_draft_costs_a_pass_a_token_and_changes_nothing():
 
 def test_temperature_near_zero_gives_no_nan():
     model = gpt2(random_gpt2(5, 31, 1, 1, 8, 64))
-    with np.errstate(all="raise"):
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
         got = ids(
             speculative(model, model, [1], warp=Warp(temperature=1e-6), max_new_tokens=12, eos=None)
         )
@@ -439,6 +439,24 @@ def test_no_schedule_changes_the_text_or_leaves_a_stale_draft(lengths):
     assert_same(ids(rounds), ids(greedy(model, [1, 2], max_new_tokens=20, eos=None)), model, [1, 2])
     if backend == "native":
         assert all(step.accepted == len(step.drafted) for step in rounds)
+
+
+class Recording(Fixed):
+    def __init__(self, *lengths):
+        super().__init__(*lengths)
+        self.seen = []
+
+    def observe(self, k, drafted, *_):
+        self.seen.append((k, drafted))
+
+
+def test_a_round_that_a_limit_cut_short_teaches_the_schedule_nothing():
+    model = gpt2(cycle())
+    schedule = Recording(4)
+    options = {"warp": GREEDY, "max_new_tokens": 8, "eos": None, "schedule": schedule}
+    lengths = [len(step.drafted) for step in speculative(model, model, [0], **options)]
+    assert lengths == [4, 2]  # the second round had room for three tokens only
+    assert schedule.seen == [(4, 4)]
 
 
 class CountingModel:
