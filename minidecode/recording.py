@@ -1,0 +1,150 @@
+"""Wrappers that listen: each does what the object inside it does, and notes what passed.
+
+They draw nothing and change nothing, so a decoder that is given them writes what it would have
+written without. The warp sees every distribution, the chance every draw, a draft what it proposed.
+"""
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from .chance import Dice
+from .warp import Warp
+
+
+@dataclass(frozen=True)
+class Look:
+    """`probs` [V] after the ids `history`, made of `logits` [V]; None where it was made of none."""
+
+    logits: np.ndarray | None
+    history: tuple[int, ...]
+    probs: np.ndarray
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A token drawn, from `probs` [V] that need not sum to 1.
+
+    uniform: the number from [0, 1) that `Dice` drew; noise [V]: what `GumbelDice` added to log p.
+    """
+
+    probs: np.ndarray
+    position: int
+    token: int
+    uniform: float | None = None
+    noise: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A draft tested: accepted with this probability, which it was if `uniform` lay below."""
+
+    probability: float
+    accepted: bool
+    uniform: float | None
+
+
+class Notes:
+    """What the wrappers of one side, target or draft, have noted since `clear`."""
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self):
+        self.looks, self.draws, self.trials, self.rows = [], [], [], []
+
+
+class Listening:
+    """Does all that `inner` does; a subclass notes some of it."""
+
+    def __init__(self, inner, notes):
+        self.inner, self.notes = inner, notes
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+@dataclass(frozen=True)
+class ListeningWarp(Warp):
+    """A warp like any other, so that a decoder may also take it apart and replace a setting."""
+
+    notes: Notes | None = None
+
+    @classmethod
+    def like(cls, warp, notes):
+        return cls(**{f.name: getattr(warp, f.name) for f in dataclasses.fields(Warp)}, notes=notes)
+
+    def __call__(self, logits, history):
+        probs = super().__call__(logits, history)
+        self.notes.looks.append(Look(logits, tuple(history), probs))
+        return probs
+
+
+class ListeningChance(Listening):
+    """Of `Dice` it hears the uniform numbers too; the stream they come from stays the same."""
+
+    def __init__(self, inner, notes):
+        self.heard = _Generator(inner._generator) if isinstance(inner, Dice) else _Generator(None)
+        if isinstance(inner, Dice):
+            inner = copy.copy(inner)
+            inner._generator = self.heard
+        super().__init__(inner, notes)
+
+    def choose(self, probs, position):
+        token = self.inner.choose(probs, position)
+        noise = self.inner.noise(position, len(probs)) if self.inner.coupled else None
+        self.notes.draws.append(Draw(probs, position, token, self.heard.last, noise))
+        return token
+
+    def accept(self, probability):
+        accepted = self.inner.accept(probability)
+        self.notes.trials.append(Trial(float(probability), bool(accepted), self.heard.last))
+        return accepted
+
+
+class _Generator:
+    """A NumPy generator whose last uniform number can be read."""
+
+    def __init__(self, generator):
+        self.generator, self.last = generator, None
+
+    def random(self):
+        self.last = float(self.generator.random())
+        return self.last
+
+
+class ListeningDraft(Listening):
+    """A draft whose draws are noted apart from the target's, with one `Look` a drafted token."""
+
+    def propose(self, history, k, warp, chance):
+        warp = ListeningWarp.like(warp, self.notes)
+        chance = chance.inner if isinstance(chance, ListeningChance) else chance
+        drafted, q = self.inner.propose(history, k, warp, ListeningChance(chance, self.notes))
+        logits = {len(look.history): look.logits for look in self.notes.looks}
+        seen = [(*history, *drafted[:i]) for i in range(len(drafted))]
+        self.notes.looks = [Look(logits.get(len(h)), h, row) for h, row in zip(seen, q)]
+        return drafted, q
+
+
+class ListeningModel(Listening):
+    """Notes the last logits [V] of each sequence, in `notes.rows`: one list a pass.
+
+    history: all tokens that `forward` was given; of a decoder with one sequence and no way back.
+    """
+
+    def __init__(self, inner, notes):
+        super().__init__(inner, notes)
+        self.history = []
+
+    def forward(self, tokens, cache, n_logits=1):
+        logits = self.inner.forward(tokens, cache, n_logits)
+        self.notes.rows.append([logits[-1]])
+        self.history.extend(tokens)
+        return logits
+
+    def forward_many(self, batch, n_logits=1):
+        results = self.inner.forward_many(batch, n_logits)
+        self.notes.rows.append([logits[-1] for logits in results])
+        return results

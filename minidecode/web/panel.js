@@ -1,0 +1,120 @@
+// The panel: what is known of the token that is pointed at.
+
+function show(item) {
+  for (const x of document.querySelectorAll(".current")) x.classList.remove("current");
+  for (const element of item.elements) element.classList.add("current");
+  const { place, step, node } = item;
+  const text = sentence(item).trim();
+  byId("announcement").textContent = text;
+  byId("panel").replaceChildren(
+    heading(place, node), make("p", { class: "sentence" }, text));
+  if (!place) return;
+  byId("panel").append(...trial(place), table(item), key(place),
+    ...cutNote(Q ? P : "p", place.p), ...cutNote(Q, place.q), ...untested(place, step));
+}
+
+function heading(place, node) {
+  if (!place) return make("h2", {}, "Blocked");
+  const kind = node ? (node.best ? "plain" : node.fate) : place.kind;
+  const name = make("span", { class: `token ${kind}` }, visible(label(place.token)));
+  const where = `${node ? node.fate : KINDS[kind]}, position ${place.position}, id ${place.token}`;
+  return make("h2", {}, name, " ", make("span", { class: "quiet" }, where));
+}
+
+function trial(place) {
+  if (place.acceptance === undefined) return [];
+  const yes = make("span", { class: "yes" });
+  yes.style.width = `${100 * place.acceptance}%`;
+  const picture = make("div", { class: "trial", "aria-hidden": "true" },
+    make("div", { class: "line" }, yes));
+  if (place.uniform !== undefined) {
+    const drawn = make("div", { class: place.uniform > 0.5 ? "drawn late" : "drawn" },
+      make("span", {}, `drawn ${number(place.uniform)}`));
+    drawn.style.left = `${100 * place.uniform}%`;
+    picture.append(drawn);
+  }
+  return [picture];
+}
+
+function untested(place, step) {
+  const rest = place.kind === "rejected" ? step.places.filter((x) => x.kind === "untested") : [];
+  const names = rest.map((x) => quoted(x.token)).join(", ");
+  return rest.length ? [make("p", { class: "quiet" }, `Drafted after it and not tested: ${names}.`)] : [];
+}
+
+/** The bars of each token, {name, title, model, final}: lists in the order of the place's ids. */
+function series(place) {
+  const rows = [{ name: "p", title: P, ...place.p }];
+  if (place.q) rows.push({ name: "q", title: Q, ...place.q });
+  if (place.residual) rows.push({ name: "residual", title: "p \u2212 q", final: place.residual });
+  return rows;
+}
+
+/** The numbers of each token, [title, list]: of two models with scores what they say themselves. */
+function columns(place) {
+  const { p, q, scores, noise, residual } = place;
+  const own = scores || !q; // the models' own distributions rather than what is drawn from
+  return [
+    [P, own ? p?.model : p?.final],
+    [Q, own ? q?.model : q?.final],
+    ["p \u2212 q", residual],
+    ["score", scores],
+    ["p", own && p?.final],
+    ["noise", noise],
+  ].filter(([, list]) => list);
+}
+
+function table(item) {
+  const { place, step } = item;
+  const rows = series(place), numbers = columns(place);
+  const most = Math.max(...rows.flatMap((row) => [...(row.model || []), ...(row.final || [])]));
+  const scale = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((x) => x >= most) || 1;
+  const axis = make("div", { class: "axis" }, make("span", {}, "0"), make("span", {}, scale));
+  const head = make("tr", {}, make("th", { scope: "col" }, "token"),
+    make("td", { class: "drawing" }, axis),
+    ...numbers.map(([title]) => make("th", { scope: "col" }, title)),
+    make("th", { scope: "col", class: "note" }, make("span", { class: "heard-only" }, "note")));
+  const here = step.places.filter((x) => x.position === place.position);
+  const kinds = new Map(here.map((x) => [x.token, x.kind === "plain" ? "drawn" : x.kind]));
+  const body = place.ids.map((id, i) => {
+    const note = item.fates?.get(id) ?? kinds.get(id);
+    const notes = [note, ...cutsOf(rows, i)].filter(Boolean);
+    return make("tr", { class: kinds.has(id) ? "considered" : "", "data-id": id },
+      make("th", { scope: "row", title: label(id) }, visible(label(id))),
+      make("td", { class: "drawing" }, ...rows.map((row) => bar(row, i, scale))),
+      ...numbers.map(([, list]) => make("td", {}, number(list[i]))),
+      make("td", { class: "note" }, notes.join(", ")));
+  });
+  return make("table", {}, make("caption", { class: "heard-only" }, "The likeliest tokens"),
+    make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+/** What cut the i-th token, and of which side where only one lost it. */
+function cutsOf(rows, i) {
+  const cut = rows.filter((row) => row.cut?.[i]);
+  const names = new Set(cut.map((row) => row.cut[i]));
+  const sides = rows.filter((row) => row.cut && row.kept !== undefined);
+  if (names.size === 1 && cut.length === sides.length) return [`cut: ${SETTINGS[cut[0].cut[i]]}`];
+  return cut.map((row) => `cut: ${SETTINGS[row.cut[i]]} (${row.title})`);
+}
+
+/** Outlined: what the model said. Filled: what was left to draw from, or where nothing was drawn all. */
+function bar(row, i, scale) {
+  const part = (kind, value) => {
+    const element = make("i", { class: kind, "data-value": value });
+    element.style.width = `${(100 * value) / scale}%`;
+    return element;
+  };
+  const parts = row.model ? [part("model", row.model[i])] : [];
+  parts.push(part("final", (row.final || row.model)[i]));
+  return make("div", { class: `bar ${row.name}`, "aria-hidden": "true" }, ...parts);
+}
+
+function key(place) {
+  const rows = series(place);
+  const names = rows.map((row) => make("span", { class: `key ${row.name}` }, `\u25a0 ${row.title} `));
+  const meaning = rows.some((row) => row.model && row.final)
+    ? "Outlined: what the model says. Filled: what was left to draw from."
+    : "";
+  return make("p", { class: "quiet" }, ...(rows.length > 1 ? names : []), meaning);
+}

@@ -1,0 +1,85 @@
+// The tree of a beam search: a column a step, the nodes in the order of their scores.
+
+const COLUMN = 136, ROW = 34, NODE = 112; // pixels from node to node, and a node's width
+
+/** Draws the tree and returns the items of the best hypothesis, in order. */
+function plantTree() {
+  const levels = data.tree.levels;
+  levels.forEach((nodes, level) => nodes.forEach((node, index) => {
+    Object.assign(node, { level, index, children: [] });
+    node.above = level ? levels[level - 1][node.parent] : null;
+    if (node.above) node.above.children.push(node);
+    node.item = { node, place: node.place, step: { places: [] }, elements: [] };
+  }));
+  levels.flat().forEach((node) => {
+    const siblings = node.above ? node.above.children : levels[0];
+    node.item.fates = new Map(siblings.filter((x) => x.place).map((x) => [x.place.token, x.fate]));
+    node.item.step.places = node.place ? [node.place] : [];
+  });
+  byId("tree-section").hidden = levels.length === 0;
+  const tree = byId("tree");
+  tree.style.height = `${ROW * Math.max(0, ...levels.map((nodes) => nodes.length)) + 40}px`;
+  tree.append(edges(levels), ...levels.flat().map(nodeElement));
+  const best = levels.flat().filter((node) => node.best);
+  const entry = (best[0] || levels.flat()[0])?.item.elements[0];
+  if (entry) entry.tabIndex = 0;
+  tree.addEventListener("keydown", walk);
+  return best.filter((node) => node.place).map((node) => node.item);
+}
+
+const left = (node) => 10 + COLUMN * node.level;
+const middle = (node) => 10 + ROW * node.index + ROW / 2 - 3;
+
+function edges(levels) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("width", 20 + COLUMN * levels.length);
+  svg.setAttribute("height", 20 + ROW * Math.max(0, ...levels.map((nodes) => nodes.length)));
+  for (const node of levels.flat().filter((x) => x.above).sort((a, b) => a.best - b.best)) {
+    const [x, y, toX, toY] = [left(node.above) + NODE, middle(node.above), left(node), middle(node)];
+    const bend = (toX - x) / 2;
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    path.setAttribute("d", `M${x} ${y} C${x + bend} ${y} ${toX - bend} ${toY} ${toX} ${toY}`);
+    if (node.best) path.setAttribute("class", "best");
+    svg.append(path);
+  }
+  return svg;
+}
+
+function nodeElement(node) {
+  const name = node.place ? visible(label(node.place.token)) : "(blocked)";
+  const end = node.rank === undefined ? node.total.toFixed(2) : `#${node.rank + 1}`;
+  const element = make("div", {
+    class: `node ${node.fate}${node.best ? " best" : ""}`,
+    role: "treeitem",
+    tabindex: "-1",
+    "aria-level": node.level + 1,
+    "aria-label": `${node.place ? label(node.place.token) : "blocked"}, ${hypothesis(node)}`,
+  }, make("span", { class: "name" }, name), make("span", { class: "sum" }, end));
+  element.style.left = `${left(node)}px`;
+  element.style.top = `${10 + ROW * node.index}px`;
+  element.style.width = `${NODE}px`;
+  element.node = node;
+  attach(element, node.item);
+  return element;
+}
+
+/** Arrow keys: left to the parent, right to the best child, up and down within the step. */
+function walk(event) {
+  const node = event.target.node;
+  const level = node && data.tree.levels[node.level];
+  const to = node && {
+    ArrowLeft: node.above,
+    ArrowRight: node.children[0],
+    ArrowUp: level[node.index - 1],
+    ArrowDown: level[node.index + 1],
+    Home: data.tree.levels[0][0],
+    End: data.tree.levels.at(-1)[0],
+  }[event.key];
+  if (!to) return;
+  event.preventDefault();
+  for (const x of document.querySelectorAll("#tree [tabindex='0']")) x.tabIndex = -1;
+  const element = to.item.elements.find((x) => x.node);
+  element.tabIndex = 0;
+  element.focus();
+}
