@@ -46,8 +46,9 @@ def likeliest(distributions, considered):
     """The ids to show: the likeliest of each distribution [V] and those considered, best first."""
     ids = set(considered)
     for probs in distributions:
-        best = np.argsort(-probs, kind="stable")[:SHOWN]
-        ids |= {int(i) for i in best if probs[i] > 0}
+        least = np.partition(probs, -SHOWN)[-SHOWN] if len(probs) > SHOWN else 0
+        near = np.flatnonzero((probs >= least) & (probs > 0))  # SHOWN and ties: little to sort
+        ids |= {int(i) for i in near[np.argsort(-probs[near], kind="stable")[:SHOWN]]}
     order = [dict(zip(ids, at(probs, ids))) for probs in distributions]
     return tuple(sorted(ids, key=lambda i: (*(-probs[i] for probs in order), i)))
 

@@ -48,7 +48,7 @@ function edges(levels) {
 
 function nodeElement(node) {
   const name = node.place ? visible(label(node.place.token)) : "(blocked)";
-  const end = node.rank === undefined ? node.total.toFixed(2) : `#${node.rank + 1}`;
+  const end = node.rank === undefined ? node.total.toFixed(2).replace("-", "\u2212") : `#${node.rank + 1}`;
   const element = make("div", {
     class: `node ${node.fate}${node.best ? " best" : ""}`,
     role: "treeitem",

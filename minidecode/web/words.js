@@ -13,7 +13,7 @@ const KINDS = {
 };
 const SETTINGS = {
   no_repeat_ngram_size: "n-gram blocking",
-  temperature: "temperature 0",
+  temperature: "greedy",
   top_k: "top-k",
   top_p: "top-p",
   epsilon: "epsilon",
@@ -47,7 +47,8 @@ function sentence(item) {
   if (node) return hypothesis(node);
   const p = number(own(place, place.p.final));
   const q = place.q ? number(own(place, place.q.final)) : "";
-  const u = place.drawn === undefined ? "" : `; the number drawn was ${number(place.drawn)}`;
+  const certain = place.p.kept === 1;
+  const u = place.drawn === undefined || certain ? "" : `; the number drawn was ${number(place.drawn)}`;
   const other = step.places.find((x) => x.position === place.position && x !== place);
   switch (place.kind) {
     case "accepted":
@@ -63,7 +64,7 @@ function sentence(item) {
         `with p = ${p}${u}. ${noisy(place)}`;
   }
   const score = place.scores ? ` Its score is ${number(own(place, place.scores))}.` : "";
-  const how = place.p.kept === 1 ? "The only token left" : "Drawn";
+  const how = certain ? "The only token left" : "Drawn";
   return `${how}, with probability ${p}${u}.${score} ${noisy(place)}`;
 }
 
