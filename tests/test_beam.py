@@ -475,6 +475,7 @@ def test_the_beams_stay_full_however_many_tokens_end():
         (0, 0, "running"),
         (0, 1, "running"),
     ]
+    assert [b.fate for b in trace[1]].count("running") == 2  # below six that end
 
 
 def test_the_trace_holds_the_whole_tree():
