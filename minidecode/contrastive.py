@@ -22,6 +22,7 @@ from .chance import Dice
 from .errors import InputError, LogitsError
 from .step import Step
 from .stopping import Run
+from .tokenizer import check_same_vocabulary
 from .warp import Blocked, Warp
 
 FLOOR = -149 * math.log(2)  # -103.3 nats: the smallest float32 above 0; also for ids it lacks
@@ -131,16 +132,16 @@ def contrastive(
 
 
 def both(expert, amateur):
-    """What a `Run` asks of a model, for two in step: the expert's ids, the shorter context.
+    """The expert as a model that can go no further than both: with the shorter context.
 
     Errors: `InputError` where the models' tokenizers are known, and an id means two tokens.
     """
-    ours, theirs = (getattr(model, "tokenizer", None) for model in (expert, amateur))
-    if ours is not None and theirs is not None and ours is not theirs:
-        differs = ours.same_vocabulary(theirs)
-        if differs is not None:
-            raise InputError(f"amateur: id {differs} means another token than in the expert")
+    check_same_vocabulary(expert, amateur, "amateur")
     return SimpleNamespace(
+        forward=expert.forward,
+        forward_many=expert.forward_many,
+        new_cache=expert.new_cache,
+        tokenizer=getattr(expert, "tokenizer", None),
         vocab_size=expert.vocab_size,
         n_positions=min(expert.n_positions, amateur.n_positions),
         eos=expert.eos,

@@ -34,11 +34,8 @@ class ModelDraft:
         tokens, q = list(history), []
         k = min(k, self.model.n_positions + 1 - len(tokens))  # the last draft need not be fed
         for _ in range(k):
-            # Unseen are: in the first round the prompt, after a fully accepted one two tokens,
-            # else one.
-            logits = self.model.forward(tokens[self.cache.length :], self.cache)[-1]
             try:
-                row = warp(logits, tokens)
+                row = warp(self.next_logits(tokens), tokens)
             except Blocked:
                 break
             token = chance.choose(row, len(tokens))
@@ -47,6 +44,13 @@ class ModelDraft:
             if row[token] < self.stop_below:
                 break
         return tokens[len(history) :], q
+
+    def next_logits(self, tokens):
+        """The logits [V] after `tokens`; only those not in the cache are computed.
+
+        These are: in the first round the prompt, after a fully accepted one two tokens, else one.
+        """
+        return self.model.forward(tokens[self.cache.length :], self.cache)[-1]
 
     def rollback(self, length):
         self.cache.truncate(min(length, self.cache.length))

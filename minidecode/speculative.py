@@ -10,7 +10,6 @@ brings.
 Glossary: drafted, accepted, correction (after a rejection), bonus (after none).
 """
 
-import functools
 import time
 
 import numpy as np
@@ -21,6 +20,7 @@ from .errors import InputError
 from .schedule import make_schedule
 from .step import Round
 from .stopping import Run
+from .tokenizer import check_same_vocabulary
 from .warp import Blocked, Warp
 
 
@@ -63,6 +63,7 @@ def speculative(target, draft, prompt, **options):
     num_draft_tokens  k, or what the schedule begins with (4)
     schedule          constant, heuristic or auto, or an object as in schedule.py
     verify            another verification, with the arguments of `verify`
+    distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
     and max_new_tokens, eos, stop, tokenizer as in `stopping.Run`.
     """
@@ -126,14 +127,16 @@ class Speculation:
         num_draft_tokens=4,
         schedule="constant",
         verify=verify,
+        distribution=None,
         clock=time.perf_counter,
         **limits,
     ):
-        check_vocabularies(target, draft)
+        check_same_vocabulary(target, getattr(draft, "model", draft), "draft")
         self.run = Run(target, prompt, **limits)
         self.target = target
         self.warp = warp or Warp()
         self.chance = chance or Dice()
+        self.distribution = distribution or self.warp
         self.verify = verify_coupled if self.chance.coupled else verify
         self.schedule = make_schedule(schedule, num_draft_tokens)
         self.clock = clock
@@ -165,7 +168,9 @@ class Speculation:
         """Verify the drafts against the target's rows [n_logits, V], commit, roll back."""
         run, history = self.run, list(self.run.history)
         size = max([logits.shape[1], *map(len, self.q)])
-        p = TargetRows(logits, size, lambda row, i: self.warp(row, history + self.drafted[:i]))
+        p = TargetRows(
+            logits, size, lambda row, i: self.distribution(row, history + self.drafted[:i])
+        )
         q = [widen(row, size) for row in self.q]
         try:
             accepted, token = self.verify(p, q, self.drafted, self.chance, len(history))
@@ -211,18 +216,3 @@ class TargetRows:
 def widen(row, size):
     """row [V] with probability 0 for ids up to size: a padded vocabulary's missing ids."""
     return row if len(row) == size else np.pad(row, (0, size - len(row)))
-
-
-@functools.lru_cache(maxsize=8)  # thousands of tokens to compare, and a run a prompt
-def _first_difference(ours, theirs):
-    return ours.same_vocabulary(theirs)
-
-
-def check_vocabularies(target, draft):
-    """The same id must mean the same token; one vocabulary may be padded past the other."""
-    model = getattr(draft, "model", draft)
-    ours, theirs = getattr(target, "tokenizer", None), getattr(model, "tokenizer", None)
-    if ours is not None and theirs is not None:
-        differs = _first_difference(ours, theirs)
-        if differs is not None:
-            raise InputError(f"draft: id {differs} means another token than in the target")
