@@ -20,13 +20,13 @@ from minidecode.theory import expected_tokens, predicted_speedup
 SIZES = {"V": 26, "n_layer": 1, "n_head": 2, "d": 8, "n_positions": 320}
 
 
-def random_model(seed=0, **sizes):
-    fields, tensors = random_gpt2(seed, **SIZES | sizes)
+def random_model(seed=0, **fields):
+    fields, tensors = random_gpt2(seed, **SIZES | fields)
     return GPT2(Config.from_dict(fields), tensors)
 
 
-def directory(path, seed, **sizes):
-    return write(path, *random_gpt2(seed, **SIZES | sizes), toy_tokenizer(26))
+def directory(path, seed):
+    return write(path, *random_gpt2(seed, **SIZES), toy_tokenizer(26))
 
 
 # Theory
@@ -207,8 +207,8 @@ def test_every_way_is_measured_at_every_temperature():
         assert result["ways"]["k 1"]["predicted speed-up"] > 0
 
 
-def test_a_model_that_drafts_for_itself_is_always_accepted():
-    target = random_model(0)
+def test_a_model_that_drafts_for_itself_is_always_accepted_and_no_end_token_ends_it():
+    target = random_model(0, eos_token_id=list(range(26)))
     measured = measure_speculation(
         target, target, [[1, 2, 3]], lengths=[3], temperatures=[0.0], max_new_tokens=13
     )
