@@ -10,7 +10,7 @@ from importlib import resources
 from .spelling import Spelling
 from .step import Round
 from .trace import Place, Traced
-from .transcript import place_text, step_text, tree_lines
+from .transcript import step_text, tree_lines
 from .tree import Tree
 
 SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")
@@ -131,10 +131,11 @@ def _tree(tree, flow):
 
 
 def _place(place: Place, flow):
-    """A place as JSON; `text` is what it adds to the text, where it is part of the text."""
+    """A place as JSON; `text` is what it adds to the text, "" where it completes no character."""
     facts = _compact(dataclasses.asdict(place))
     if flow is not None and place.kind != "untested":
-        facts["text"] = place_text(place, flow)
+        take = flow.peek if place.kind == "rejected" else flow.feed
+        facts["text"] = take(place.token)
     return facts
 
 

@@ -23,12 +23,8 @@ class Spelling:
         return "\u25cc" + text if unicodedata.combining(text[0]) else text
 
     def feed(self, token):
-        """What the token adds to the text: a character comes with the token that completes it.
-
-        A token that completes none is its label.
-        """
-        text = self.decoder.decode(self.tokenizer.token_bytes(token))
-        return escape(text, self.keep) if text else self.label(token)
+        """What the token adds to the text: a character comes with the token that completes it."""
+        return escape(self.decoder.decode(self.tokenizer.token_bytes(token)), self.keep)
 
     def peek(self, token):
         """What `feed` would return, for a token that was considered and not taken."""

@@ -53,7 +53,9 @@ def step_text(traced, spelling, colour=False):
 
 
 def place_text(place, spelling):
-    return (spelling.peek if place.kind == "rejected" else spelling.feed)(place.token)
+    """What a place adds to the text; its label where it completes no character."""
+    text = (spelling.peek if place.kind == "rejected" else spelling.feed)(place.token)
+    return text or spelling.label(place.token)
 
 
 def _token_line(number, place, spelling, explain):

@@ -48,6 +48,7 @@ class Browser:
         self.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)  # no window has the focus
 
     def send(self, method, **params):
         number = next(self.numbers)

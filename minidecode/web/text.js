@@ -23,10 +23,8 @@ function tokenElement(item) {
     tabindex: "0",
     "aria-label": `${label(place.token)}, ${item.node ? "token" : KINDS[kind]}`,
   });
-  if (place.text === label(place.token) && /^\\x|^</.test(place.text)) {
-    element.classList.add("unfinished"); // part of a character, or no text at all
-  }
-  place.text.split("\n").forEach((line, i) => {
+  if (!place.text) element.classList.add("unfinished"); // part of a character, or no text at all
+  (place.text || label(place.token)).split("\n").forEach((line, i) => {
     if (i > 0) element.append(make("span", { class: "break", "aria-hidden": "true" }, "\u21b5"));
     if (i > 0 && kind !== "rejected") element.append("\n");
     element.append(line);
