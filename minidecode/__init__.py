@@ -5,7 +5,9 @@ result = minidecode.generate(model, "Once upon a time", tokenizer=tokenizer)
 """
 
 from . import exact
+from .beam import beam_search
 from .chance import Dice, GumbelDice
+from .contrastive import contrastive
 from .draft import ModelDraft, PromptLookupDraft
 from .errors import (
     BackendError,
@@ -21,6 +23,7 @@ from .greedy import greedy
 from .loading import load
 from .sampling import sample
 from .speculative import speculative, speculative_many, verify
+from .speculative_contrastive import speculative_contrastive
 from .step import Round, Step
 from .tables import TableModel
 from .warp import Warp
@@ -42,6 +45,8 @@ __all__ = [
     "TableModel",
     "TokenizerError",
     "Warp",
+    "beam_search",
+    "contrastive",
     "exact",
     "generate",
     "generate_many",
@@ -49,6 +54,7 @@ __all__ = [
     "load",
     "sample",
     "speculative",
+    "speculative_contrastive",
     "speculative_many",
     "verify",
 ]

@@ -1,15 +1,22 @@
 """One call for a whole text: picks the decoder, runs it to its end and gathers what it yielded."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .beam import beam_search
+from .contrastive import Contrast, contrastive
 from .errors import InputError
 from .sampling import sample
 from .speculative import speculative, speculative_many
-from .step import Round
+from .speculative_contrastive import speculative_contrastive
+from .step import Round, Step
 from .stream import TextStream
 
-SPECULATION = ("num_draft_tokens", "schedule", "verify", "clock")
+NEEDS = {  # options that only have an effect beside another
+    "draft": ("num_draft_tokens", "schedule", "verify", "clock"),
+    "amateur": ("alpha", "beta", "amateur_temperature"),
+    "num_beams": ("length_penalty", "early_stopping", "num_return_sequences", "trace"),
+}
 
 
 @dataclass(frozen=True)
@@ -22,43 +29,74 @@ class Result:
     stats          new_tokens; seconds, of which seconds_to_first until the first step;
                    tokens_per_second of the steps after the first, None where there are none.
                    With a draft also what `speculation_stats` says
+    hypotheses     of beam search: all that were asked for, best first; else ()
     """
 
     tokens: list[int]
     finish_reason: str
     text: str | None
     stats: dict
+    hypotheses: tuple = ()
 
 
-def generate(
-    model,
-    prompt,
-    *,
-    warp=None,
-    chance=None,
-    draft=None,
-    tokenizer=None,
-    on_step=None,
-    on_text=None,
-    **options,
-):
-    """Sample a text (temperature 0 in `warp` gives the greedy one) and return its `Result`.
+def generate(model, prompt, *, tokenizer=None, on_step=None, on_text=None, **options):
+    """Decode a text and return its `Result`. The options choose the decoder:
 
-    prompt: ids, or text when `tokenizer` is given. draft: a smaller model, or an object as in
-    draft.py, to decode speculatively; then num_draft_tokens and schedule too, as in `speculative`.
-    on_step is called with each `Step`, on_text with each piece of text as it becomes certain.
-    Further options: max_new_tokens, eos, stop, as in `stopping.Run`.
+    warp, chance      sample (temperature 0 gives the greedy text)
+    draft             speculative: a smaller model, or an object as in draft.py; with
+                      num_draft_tokens and schedule as in `speculative`
+    amateur           contrastive, with alpha, beta and amateur_temperature as in `contrastive`;
+                      where it is the draft too, speculative contrastive
+    num_beams         beam search, with length_penalty, early_stopping, num_return_sequences,
+                      repetition_penalty and no_repeat_ngram_size as in `beam_search`
+    max_new_tokens, eos, stop   as in `stopping.Run`
+
+    prompt: ids, or text when `tokenizer` is given. on_step is called with each `Step`, on_text with
+    each piece of text as it becomes certain. Errors: `InputError` for an option without effect too.
     """
     if tokenizer is not None:
         options["tokenizer"] = tokenizer
-    if draft is not None:
-        steps = speculative(model, draft, prompt, warp=warp, chance=chance, **options)
-    else:
-        for name in SPECULATION:
-            if name in options:
-                raise InputError(f"{name}: has no effect without a draft")
-        steps = sample(model, prompt, warp=warp, chance=chance, **options)
-    return collect(steps, tokenizer, options.get("stop", ()), on_step, on_text)
+    if options.get("num_beams") is not None:
+        return _generate_beams(model, prompt, tokenizer, on_step, on_text, options)
+    return collect(
+        decode(model, prompt, **options), tokenizer, options.get("stop", ()), on_step, on_text
+    )
+
+
+def decode(model, prompt, *, draft=None, amateur=None, **options):
+    """The steps of the decoder that the options of `generate` choose (beam search has none)."""
+    given = {"draft": draft, "amateur": amateur, **options}
+    for name, dependants in NEEDS.items():
+        for dependant in dependants:
+            if given.get(name) is None and given.get(dependant) is not None:
+                raise InputError(f"{dependant}: has no effect without {name}")
+    if amateur is None and draft is None:
+        return sample(model, prompt, **options)
+    if amateur is None:
+        return speculative(model, draft, prompt, **options)
+    if draft is None:
+        return contrastive(model, amateur, prompt, **options)
+    if draft is not amateur:
+        raise InputError("draft: got another model than the amateur, which must be the draft here")
+    return speculative_contrastive(model, amateur, prompt, **options)
+
+
+def _generate_beams(model, prompt, tokenizer, on_step, on_text, options):
+    """Beam search knows its text only at the end: it is one step."""
+    for name in ("warp", "chance", "draft", "stop"):
+        if options.pop(name, None):
+            raise InputError(f"{name}: has no effect with beam search")
+    contrast = {n: options.pop(n) for n in NEEDS["amateur"] if n in options}
+    if contrast:
+        options["contrast"] = Contrast(**contrast)
+    found = []
+
+    def steps():
+        found.extend(beam_search(model, prompt, **options))
+        yield Step(tuple(found[0].tokens), found[0].finish_reason)
+
+    result = collect(steps(), tokenizer, (), on_step, on_text)
+    return replace(result, hypotheses=tuple(found))
 
 
 def collect(steps, tokenizer=None, stop=(), on_step=None, on_text=None):

@@ -5,17 +5,25 @@ import sys
 
 from .shared import (
     SAMPLING_ONLY,
+    add_beams,
+    add_contrast,
     add_draft,
     add_model,
     add_prompt,
     add_warp,
+    beam_options,
+    check_dependants,
+    contrast_options,
     draft_options,
+    given,
     given_warp,
     load,
     print_table,
     read_prompt,
     refuse_without_effect,
 )
+
+SEPARATOR = "-" * 20  # between several hypotheses
 
 
 def add(subparsers):
@@ -31,6 +39,8 @@ def add(subparsers):
     add_warp(parser)
     parser.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
     add_draft(parser)
+    add_contrast(parser)
+    add_beams(parser)
     parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
@@ -42,12 +52,14 @@ def add(subparsers):
 
 
 def run(args):
+    check_dependants(args)
     options = warp_and_chance(args)
     prompt = read_prompt(args)
     model, tokenizer = load(args.model)
     from ..generate import generate
 
-    options |= draft_options(args)
+    options |= beam_options(args) | contrast_options(args)
+    options |= draft_options(args, options.get("amateur"))
     options.update(tokenizer=tokenizer, stop=args.stop, max_new_tokens=args.max_new_tokens)
     if args.ignore_eos:
         options["eos"] = None
@@ -61,6 +73,8 @@ def run(args):
         if args.echo:
             show(prompt)
         result = generate(model, prompt, on_text=show, **options)
+        for other in result.hypotheses[1:]:
+            show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer)}")
         if sys.stdout.isatty():
             print()
     if args.stats:
@@ -73,10 +87,18 @@ def warp_and_chance(args):
     from ..warp import Warp
 
     settings = given_warp(args)
+    if args.num_beams is not None:
+        names = (*SAMPLING_ONLY, "seed", "coupled", "greedy", "draft", "stop")
+        refuse_without_effect(args, names, "with --num-beams")
+        return settings  # repetition_penalty and no_repeat_ngram_size
+    sampling = (*SAMPLING_ONLY, "seed", "coupled")
     if args.greedy:
-        refuse_without_effect(args, (*SAMPLING_ONLY, "seed", "coupled"), "with --greedy")
+        refuse_without_effect(args, sampling, "with --greedy")
         return {"warp": Warp(temperature=0, **settings)}
-    settings = {"temperature": 0.8, "top_p": 0.95} | settings
+    if args.amateur is None:
+        settings = {"temperature": 0.8, "top_p": 0.95} | settings
+    elif not given(args, sampling):
+        return {"warp": Warp(temperature=0, **settings)}  # the best score, as in the paper
     chance = (GumbelDice if args.coupled else Dice)(args.seed)
     return {"warp": Warp(**settings), "chance": chance}
 
@@ -87,7 +109,7 @@ def show(text):
 
 
 def as_json(prompt, tokenizer, result, chance):
-    return {
+    facts = {
         "prompt": prompt,
         "prompt_ids": tokenizer.encode(prompt),
         "ids": result.tokens,
@@ -96,6 +118,22 @@ def as_json(prompt, tokenizer, result, chance):
         "seed": getattr(chance, "seed", None),
         "stats": result.stats,
     }
+    if result.hypotheses:
+        facts["hypotheses"] = [
+            {
+                "ids": each.tokens,
+                "text": hypothesis_text(each, tokenizer),
+                "score": each.score,
+                "finish_reason": each.finish_reason,
+            }
+            for each in result.hypotheses
+        ]
+    return facts
+
+
+def hypothesis_text(hypothesis, tokenizer):
+    ended = hypothesis.finish_reason == "eos"  # an end token is no text
+    return tokenizer.decode(hypothesis.tokens[:-1] if ended else hypothesis.tokens)
 
 
 def print_stats(result):

@@ -17,6 +17,8 @@ WARP_OPTIONS = {  # name: (type, help)
 }
 DRAFT_OPTIONS = ("num_draft_tokens", "schedule")
 PROMPT_LOOKUP = "prompt-lookup"
+CONTRAST_OPTIONS = ("alpha", "beta", "amateur_temperature")
+BEAM_OPTIONS = ("length_penalty", "early_stopping", "num_return_sequences")
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "epsilon")
 
 
@@ -60,29 +62,92 @@ def add_draft(parser):
     )
 
 
-def draft_options(args):
+def add_contrast(parser):
+    """The options of contrastive decoding."""
+    parser.add_argument(
+        "--amateur",
+        metavar="MODEL",
+        help="decode contrastively against this model; as --draft too: speculatively",
+    )
+    parser.add_argument(
+        "--alpha", type=float, help="how plausible a token must be to the model (default: 0.1)"
+    )
+    parser.add_argument("--beta", type=float, help="strength of the later form of the score")
+    parser.add_argument("--amateur-temperature", type=float, metavar="FLOAT", help="default: 1")
+
+
+def add_beams(parser):
+    """The options of beam search."""
+    parser.add_argument("--num-beams", type=int, metavar="N", help="beam search with N beams")
+    parser.add_argument(
+        "--length-penalty", type=float, metavar="FLOAT", help="above 0 favours length (default: 1)"
+    )
+    parser.add_argument(
+        "--early-stopping", choices=("true", "false", "never"), help="default: false"
+    )
+    parser.add_argument("--num-return-sequences", type=int, metavar="N", help="default: 1")
+
+
+def check_dependants(args):
+    """Refuse options of a decoder that was not chosen; needs nothing loaded."""
+    for name, dependants in (
+        ("draft", DRAFT_OPTIONS),
+        ("amateur", CONTRAST_OPTIONS),
+        ("num_beams", BEAM_OPTIONS),
+    ):
+        if getattr(args, name) is None:
+            refuse_without_effect(args, dependants, f"without --{name.replace('_', '-')}")
+
+
+def draft_options(args, amateur=None):
     """The arguments of `generate` for speculative decoding; loads the draft."""
-    given = {n: getattr(args, n) for n in DRAFT_OPTIONS if getattr(args, n) is not None}
     if args.draft is None:
-        refuse_without_effect(args, given, "without --draft")
         return {}
     if args.draft == PROMPT_LOOKUP:
         from ..draft import PromptLookupDraft
 
-        return {"draft": PromptLookupDraft(), **given}
-    return {"draft": load(args.draft)[0], **given}
+        draft = PromptLookupDraft()
+    else:
+        draft = amateur if args.draft == args.amateur else load(args.draft)[0]
+    return {"draft": draft, **given(args, DRAFT_OPTIONS)}
+
+
+def contrast_options(args):
+    """The arguments of `generate` for contrastive decoding; loads the amateur."""
+    if args.amateur is None:
+        return {}
+    return {"amateur": load(args.amateur)[0], **given(args, CONTRAST_OPTIONS)}
+
+
+def beam_options(args):
+    """The arguments of `generate` for beam search."""
+    if args.num_beams is None:
+        return {}
+    options = {"num_beams": args.num_beams, **given(args, BEAM_OPTIONS)}
+    if args.early_stopping in ("true", "false"):
+        options["early_stopping"] = args.early_stopping == "true"
+    return options
+
+
+def is_given(value):
+    """Whether an option stands on the command line: 0 does, a flag that is off does not."""
+    return not (value is None or value is False or value == [])
+
+
+def given(args, names):
+    """Those options that stand on the command line, as a dict."""
+    return {name: getattr(args, name) for name in names if is_given(getattr(args, name))}
 
 
 def given_warp(args):
     """The settings of `Warp` that stand on the command line, as a dict."""
-    values = {name: getattr(args, name) for name in WARP_OPTIONS}
-    return {name: value for name, value in values.items() if value is not None}
+    return given(args, WARP_OPTIONS)
 
 
 def refuse_without_effect(args, names, reason):
     """An option that would be ignored is an error."""
     for name in names:
-        if getattr(args, name) not in (None, False):
+        if is_given(getattr(args, name)):
             raise InputError(f"--{name.replace('_', '-')} has no effect {reason}")
 
 
