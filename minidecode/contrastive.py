@@ -115,7 +115,7 @@ def contrastive(
     """
     contrast = Contrast(alpha, beta, amateur_temperature)
     warp = warp or Warp(temperature=0)
-    chance = chance or Dice()
+    chance = Dice() if chance is None else chance
     run = Run(both(expert, amateur), prompt, **limits)
     caches = expert.new_cache(), amateur.new_cache()
     pending = run.prompt  # committed, but not yet seen by the models

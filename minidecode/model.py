@@ -5,6 +5,7 @@ V vocabulary. With the compiled kernels a token's logits are the same bit for bi
 are split into calls and whatever other sequences run beside them; with NumPy to rounding.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,10 +71,7 @@ class GPT2:
 
         All rows go through the matrix products together, so the weights are read once for all.
         """
-        if len({id(cache) for _, cache in batch}) < len(batch):
-            raise InputError("batch: one cache stands in it twice, one a sequence was wanted")
-        tokens = [check_tokens(tokens, self.vocab_size) for tokens, _ in batch]
-        counts = per_sequence(n_logits, [len(t) for t in tokens])
+        tokens, counts = check_batch(batch, n_logits, self.vocab_size)
         for ids, (_, cache) in zip(tokens, batch, strict=True):
             cache.reserve(len(ids))
         spans, end = [], 0  # (slice of the rows, cache) for each sequence
@@ -89,14 +87,13 @@ class GPT2:
         for layer, block in enumerate(blocks):
             x = x + self._attend(x, block, layer, spans)
             x = x + self._mlp(x, block)
-        for rows, cache in spans:
-            cache.advance(rows.stop - rows.start)
-
         ends = [rows.stop for rows, _ in spans]
         wanted = [np.arange(end - count, end) for end, count in zip(ends, counts)]
         logits = linear(self._norm(x[np.concatenate(wanted)], self.ln_f), self.head)  # [rows, V]
         if len(self._unknown_ids):
             logits[:, self._unknown_ids] = -np.inf
+        for rows, cache in spans:  # last, so that an interrupted pass leaves them as they were
+            cache.advance(rows.stop - rows.start)
         return np.split(logits, np.cumsum(counts)[:-1])
 
     def _attend(self, x, block, layer, spans):
@@ -158,11 +155,28 @@ def check_tokens(tokens, vocab_size):
     return np.asarray(ids, dtype=np.int64)
 
 
+def id_tuple(ids, vocab_size):
+    """None, one id or any collection of them as a tuple of checked ids."""
+    if ids is None:
+        return ()
+    several = isinstance(ids, Iterable) and not isinstance(ids, str)
+    found = list(ids) if several else [ids]
+    return tuple(check_tokens(found, vocab_size).tolist()) if found else ()
+
+
 def _is_id(i, vocab_size):
     return isinstance(i, int | np.integer) and not isinstance(i, bool) and 0 <= i < vocab_size
 
 
-def per_sequence(n_logits, lengths):
+def check_batch(batch, n_logits, vocab_size):
+    """The ids [n] and the number of logits of each sequence, or what is wrong with them."""
+    if len({id(cache) for _, cache in batch}) < len(batch):
+        raise InputError("batch: one cache stands in it twice, one a sequence was wanted")
+    tokens = [check_tokens(tokens, vocab_size) for tokens, _ in batch]
+    return tokens, _per_sequence(n_logits, [len(ids) for ids in tokens])
+
+
+def _per_sequence(n_logits, lengths):
     """`n_logits` as one number for each sequence, checked against the sequences' lengths."""
     counts = [n_logits] * len(lengths) if isinstance(n_logits, int) else list(n_logits)
     if len(counts) != len(lengths):

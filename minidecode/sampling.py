@@ -17,7 +17,7 @@ def sample(model, prompt, *, warp=None, chance=None, **limits):
     limits: max_new_tokens, eos, stop, tokenizer, as in `stopping.Run`.
     """
     warp = warp or Warp()
-    chance = chance or Dice()
+    chance = Dice() if chance is None else chance
     run = Run(model, prompt, **limits)
     cache = model.new_cache()
     pending = run.prompt  # committed, but not yet seen by the model

@@ -135,7 +135,7 @@ class Speculation:
         self.run = Run(target, prompt, **limits)
         self.target = target
         self.warp = warp or Warp()
-        self.chance = chance or Dice()
+        self.chance = Dice() if chance is None else chance
         self.distribution = distribution or self.warp
         self.verify = verify_coupled if self.chance.coupled else verify
         self.schedule = make_schedule(schedule, num_draft_tokens)

@@ -1,11 +1,9 @@
 """When a run ends: its limits, checked before the first step, and the reason it stopped."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from .errors import ContextError, InputError
-from .model import check_tokens
+from .model import check_tokens, id_tuple
 from .stream import TextStream
 
 FROM_MODEL = "from the model"  # the default of `eos`: the end ids stored in the checkpoint
@@ -18,7 +16,7 @@ class Run:
     prompt          token ids, or text when a tokenizer is given; empty, it is the bos id
     max_new_tokens  None: until the context is full
     eos             an id, several, or None to never stop at one; the checkpoint's unless given
-    stop            a string or several that end the run where they appear; needs the tokenizer
+    stop            strings that end the run where they appear, or None; needs the tokenizer
 
     The finish reasons are `eos`, `stop`, `length` (max_new_tokens), `context` (n_positions) and
     `blocked`, in this order where one token meets several. The end token, and the token that
@@ -43,7 +41,7 @@ class Run:
         self.limit = room if max_new_tokens is None else min(room, max_new_tokens)
         self._full = "context" if max_new_tokens is None or room < max_new_tokens else "length"
         self._stream = None
-        if stop:
+        if stop not in (None, (), []):
             if tokenizer is None:
                 raise InputError("stop: stop strings need a tokenizer, none was given")
             self._stream = TextStream(tokenizer, stop)
@@ -100,10 +98,7 @@ def prompt_ids(model, prompt, tokenizer=None):
 def _eos_ids(model, eos):
     if isinstance(eos, str) and eos == FROM_MODEL:
         return model.eos
-    if eos is None:
-        return ()
-    ids = list(eos) if isinstance(eos, Iterable) and not isinstance(eos, str) else [eos]
-    return check_tokens(ids, model.vocab_size).tolist() if ids else ()
+    return id_tuple(eos, model.vocab_size)
 
 
 def _check_limit(n):

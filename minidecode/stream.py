@@ -17,7 +17,7 @@ class TextStream:
     """`feed` it each token that is not an end token, then `finish` it; they return the text.
 
     Together the returned pieces are `tokenizer.decode` of all tokens, up to the first stop string.
-    `stop` is one stop string or several. Errors: `InputError` for an empty one.
+    `stop` is one stop string, several or None. Errors: `InputError` for an empty one.
     """
 
     def __init__(self, tokenizer, stop=()):
@@ -61,7 +61,7 @@ class TextStream:
 
 
 def _check_stop(stop):
-    strings = (stop,) if isinstance(stop, str) else tuple(stop)
+    strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
     for s in strings:
         if not isinstance(s, str) or not s:
             raise InputError(f"stop: got {s!r}, a string of at least one character was wanted")

@@ -3,12 +3,10 @@
 Every decoder runs on it as on GPT-2, so a decoder's output law can be worked out exactly.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from .errors import ContextError, InputError
-from .model import check_tokens, per_sequence
+from .model import check_batch, id_tuple
 
 
 class TableCache:
@@ -51,7 +49,7 @@ class TableModel:
             for token in range(len(table)):
                 self.row([token])
         self.n_positions = n_positions
-        self.eos = tuple(eos) if isinstance(eos, Sequence) else (eos,)
+        self.eos = id_tuple(eos, self.vocab_size)
         self.bos = bos
 
     def new_cache(self):
@@ -72,18 +70,21 @@ class TableModel:
 
     def forward_many(self, batch, n_logits=1):
         """As `GPT2.forward_many`, in float64."""
-        checked = [check_tokens(tokens, self.vocab_size) for tokens, _ in batch]
-        counts = per_sequence(n_logits, [len(tokens) for tokens in checked])
-        results = []
-        for (_, cache), tokens, count in zip(batch, checked, counts, strict=True):
-            if cache.length + len(tokens) > self.n_positions:
+        tokens, counts = check_batch(batch, n_logits, self.vocab_size)
+        histories = [cache.tokens + ids.tolist() for ids, (_, cache) in zip(tokens, batch)]
+        for history in histories:
+            if len(history) > self.n_positions:
                 raise ContextError(
-                    f"tokens: {cache.length} in the cache and {len(tokens)} new ones, "
-                    f"the table has {self.n_positions} positions"
+                    f"tokens: got {len(history)}, the table has {self.n_positions} positions"
                 )
-            cache.tokens.extend(tokens.tolist())
-            ends = range(cache.length - count + 1, cache.length + 1)
-            probs = np.array([self.row(cache.tokens[:end]) for end in ends])
-            with np.errstate(divide="ignore"):
-                results.append(np.log(probs).reshape(count, self.vocab_size))
+        results = [self._logits(history, count) for history, count in zip(histories, counts)]
+        for history, (_, cache) in zip(histories, batch):
+            cache.tokens = history  # only now: an error leaves the caches as they were
         return results
+
+    def _logits(self, history, count):
+        """The logits [count, V] after each of the last `count` tokens of history."""
+        ends = range(len(history) - count + 1, len(history) + 1)
+        probs = np.array([self.row(history[:end]) for end in ends]).reshape(count, self.vocab_size)
+        with np.errstate(divide="ignore"):
+            return np.log(probs)
