@@ -467,7 +467,8 @@ def test_an_end_token_below_the_num_beams_best_is_dropped():
 def test_the_beams_stay_full_however_many_tokens_end():
     trace = []
     model = TableModel([[0.1, 0.1, 0.27, 0.27, 0.26]] * 5)
-    beam_search(model, [0], num_beams=2, max_new_tokens=3, eos=[2, 3, 4], trace=trace)
+    options = {"num_beams": 2, "max_new_tokens": 3, "early_stopping": "never"}
+    beam_search(model, [0], eos=[2, 3, 4], trace=trace, **options)
     assert fates(trace[0]) == [
         (0, 2, "finished"),
         (0, 3, "finished"),
@@ -624,6 +625,16 @@ def test_contrastive_beam_finds_the_best_contrastive_text():
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     for h in found:
         assert sum(h.logprobs) == pytest.approx(totals[tuple(h.tokens)])
+
+
+def test_a_contrastive_search_stops_for_no_bound():
+    """Its scores may be positive, so a later token can make up for any lead."""
+    expert = TableModel([[0.1, 0.4, 0.5], [0.9, 0.05, 0.05], [0.4, 0.3, 0.3]])
+    amateur = TableModel([[0.1, 0.8, 0.1], [0.01, 0.495, 0.495], [0.4, 0.3, 0.3]])
+    options = {"num_beams": 2, "max_new_tokens": 2, "length_penalty": 0, "early_stopping": "never"}
+    found = beam_search(expert, [0], eos=2, amateur=amateur, contrast=Contrast(0.5), **options)
+    assert found[0].tokens == [1, 0]  # log 0.5 + log 90 against the log 5 of [2]
+    assert found[0].score == pytest.approx(math.log(45))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -150,6 +150,8 @@ def test_ties_fall_to_the_experts_order_then_to_the_lower_id():
     assert np.flatnonzero(contrast.probs(p, p, Warp(top_k=3), [])).tolist() == [1, 2, 3]
     assert np.flatnonzero(contrast.probs(p, p, Warp(top_p=0.5), [])).tolist() == [1, 2, 3]
     assert contrast.probs(p, p, Warp(), []) == pytest.approx([0.2] * 5)
+    flat = np.zeros(500)
+    assert np.flatnonzero(contrast.probs(flat, flat, Warp(top_k=3), [])).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("beta", [None, 0.5])
