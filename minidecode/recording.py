@@ -53,7 +53,7 @@ class Notes:
         self.clear()
 
     def clear(self):
-        self.looks, self.draws, self.trials, self.rows = [], [], [], []
+        self.looks, self.draws, self.trials, self.passes = [], [], [], []
 
 
 class Listening:
@@ -129,22 +129,13 @@ class ListeningDraft(Listening):
 
 
 class ListeningModel(Listening):
-    """Notes the last logits [V] of each sequence, in `notes.rows`: one list a pass.
-
-    history: all tokens that `forward` was given; of a decoder with one sequence and no way back.
-    """
-
-    def __init__(self, inner, notes):
-        super().__init__(inner, notes)
-        self.history = []
+    """Notes each pass in `notes.passes`, as one (tokens in the cache now, logits) a sequence."""
 
     def forward(self, tokens, cache, n_logits=1):
-        logits = self.inner.forward(tokens, cache, n_logits)
-        self.notes.rows.append([logits[-1]])
-        self.history.extend(tokens)
-        return logits
+        return self.forward_many([(tokens, cache)], n_logits)[0]
 
     def forward_many(self, batch, n_logits=1):
         results = self.inner.forward_many(batch, n_logits)
-        self.notes.rows.append([logits[-1] for logits in results])
+        noted = [(cache.length, logits) for (_, cache), logits in zip(batch, results)]
+        self.notes.passes.append(noted)
         return results

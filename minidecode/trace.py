@@ -10,9 +10,8 @@ import numpy as np
 
 from .bars import Bars, at, cuts_of, likeliest, look_closer, own_distribution
 from .chance import Dice
-from .contrastive import Contrast, contrastive, log_softmax
 from .draft import ModelDraft
-from .recording import ListeningChance, ListeningDraft, ListeningModel, ListeningWarp, Notes
+from .recording import ListeningChance, ListeningDraft, ListeningWarp, Notes
 from .sampling import sample
 from .speculative import speculative
 from .step import Step
@@ -64,47 +63,11 @@ def trace_sample(model, prompt, *, warp=None, chance=None, **limits):
     for step in sample(model, prompt, warp=listening[0], chance=listening[1], **limits):
         places = []
         for look, draw in zip(notes.looks, notes.draws):
-            ids, p, _ = _sides(warp, look, None, [draw.token])
-            places.append(Place(draw.token, "plain", draw.position, ids, p, **_drawn(draw, ids)))
+            facts = _sides(warp, look, None, [draw.token])
+            facts |= drawn_facts(draw, facts["ids"])
+            places.append(Place(draw.token, "plain", draw.position, **facts))
         notes.clear()
         yield Traced(step, places)
-
-
-def trace_contrastive(expert, amateur, prompt, *, warp=None, chance=None, **options):
-    """`contrastive`, yielding a `Traced` for each of its steps. Arguments as there."""
-    settings = {n: options[n] for n in ("alpha", "beta", "amateur_temperature") if n in options}
-    contrast = Contrast(**settings)
-    warp, ours, theirs = warp or Warp(temperature=0), Notes(), Notes()
-    expert, amateur = ListeningModel(expert, ours), ListeningModel(amateur, theirs)
-    listening = ListeningChance(chance or Dice(), ours)
-    for step in contrastive(expert, amateur, prompt, warp=warp, chance=listening, **options):
-        places = [
-            _contrasted(contrast, warp, row, other, expert.history, draw)
-            for [row], [other], draw in zip(ours.rows, theirs.rows, ours.draws)
-        ]
-        ours.clear()
-        theirs.clear()
-        yield Traced(step, places)
-
-
-def _contrasted(contrast, warp, expert, amateur, history, draw):
-    """The place of a token chosen from two rows of logits after the ids `history`."""
-    p = own_distribution(expert)
-    q = np.exp(log_softmax(amateur, temperature=contrast.amateur_temperature))
-    scores = warp.penalise(contrast(expert, amateur), history)
-    ids = likeliest([draw.probs, p, q], [draw.token, int(np.argmax(scores))])
-    cuts = [("alpha", contrast(expert, amateur) == -np.inf)]
-    cuts += cuts_of(warp, lambda w: contrast.probs(expert, amateur, w, history))
-    return Place(
-        draw.token,
-        "plain",
-        draw.position,
-        ids,
-        p=look_closer(ids, p, draw.probs, cuts),
-        q=look_closer(ids, q),
-        scores=tuple(None if s == -np.inf else s for s in at(scores, ids)),
-        **_drawn(draw, ids),
-    )
 
 
 def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **options):
@@ -126,43 +89,48 @@ def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **option
 
 
 def _round(step, warp, ours, theirs):
-    """The places of a round: the drafted tokens, then the one that the target chose."""
     if not ours.looks:  # blocked before there was any distribution
         return []
-    start = len(ours.looks[0].history)
     p_looks, q_looks = ({len(x.history): x for x in notes.looks} for notes in (ours, theirs))
-    draws = {draw.position: draw for draw in theirs.draws}
-    rejected = [] if step.next_token is None else step.drafted[step.accepted : step.accepted + 1]
+
+    def sides(position, considered):
+        return _sides(warp, p_looks.get(position), q_looks.get(position), considered)
+
+    drafted = {draw.position: draw for draw in theirs.draws}
+    chosen = ours.draws[-1] if ours.draws else None
+    return round_places(step, min(p_looks), sides, ours.trials, drafted, chosen)
+
+
+def round_places(step, start, sides, trials, drafted, chosen):
+    """The places of a round: the drafted tokens, then the one that the target chose.
+
+    start: the position of the first. sides(position, considered): what is known of p and q there,
+    as arguments of `Place`. trials: the tests of drafts, in order. drafted: the `Draw`s of the
+    draft by position; chosen: that of the target.
+    """
+    coupled = chosen is not None and chosen.noise is not None
+    rejected = () if step.next_token is None else step.drafted[step.accepted : step.accepted + 1]
     places = []
-    for position, token in enumerate(step.drafted, start):
-        i = position - start
+    for i, token in enumerate(step.drafted):
         kind = "accepted" if i < step.accepted else "rejected" if i == step.accepted else "untested"
-        considered = [token, step.next_token] if kind == "rejected" else [token]
-        sides = _sides(warp, p_looks.get(position), q_looks[position], considered)
-        trial = {} if kind == "untested" else _trial(i, token, ours, p_looks[position])
-        drawn = _drawn(draws.get(position), sides[0])
-        places.append(Place(token, kind, position, *sides, **trial, **drawn))
+        facts = sides(start + i, [token, step.next_token] if kind == "rejected" else [token])
+        if i < len(trials):
+            facts |= {"acceptance": trials[i].probability, "uniform": trials[i].uniform}
+        elif (
+            kind == "rejected" and not coupled and facts["p"].final[facts["ids"].index(token)] == 0
+        ):
+            facts["acceptance"] = 0.0  # no number is drawn for what cannot be
+        facts |= drawn_facts(drafted.get(start + i), facts["ids"])
+        places.append(Place(token, kind, start + i, **facts))
     if step.next_token is not None:
-        position = start + step.accepted
         kind = "correction" if rejected else "bonus" if step.drafted else "plain"
-        considered = [*rejected, step.next_token]
-        sides = _sides(warp, p_looks.get(position), q_looks.get(position), considered)
-        draw = ours.draws[-1] if ours.draws else None
-        drawn = _drawn(draw, sides[0], residual=kind == "correction")
-        places.append(Place(step.next_token, kind, position, *sides, **drawn))
+        facts = sides(start + step.accepted, [*rejected, step.next_token])
+        facts |= drawn_facts(chosen, facts["ids"], residual=kind == "correction")
+        places.append(Place(step.next_token, kind, start + step.accepted, **facts))
     return places
 
 
-def _trial(i, token, ours, p_look):
-    """How the i-th draft of a round was tested: by chance, or by the target's own draw."""
-    if i < len(ours.trials):
-        return {"acceptance": ours.trials[i].probability, "uniform": ours.trials[i].uniform}
-    impossible = token >= len(p_look.probs) or p_look.probs[token] == 0
-    coupled = any(draw.noise is not None for draw in ours.draws)
-    return {"acceptance": 0.0} if impossible and not coupled else {}
-
-
-def _drawn(draw, ids, residual=False):
+def drawn_facts(draw, ids, residual=False):
     """What is known of a draw: the number or the noise, and what a correction was drawn from."""
     if draw is None:  # no chance was asked: a draft that was looked up
         return {}
@@ -173,15 +141,16 @@ def _drawn(draw, ids, residual=False):
 
 
 def _sides(warp, p_look, q_look, considered):
-    """The ids to show at one position, and the `Bars` of target and draft."""
+    """What target and draft say at one position, as arguments of `Place`."""
     looks = [look for look in (p_look, q_look) if look is not None]
     rows = [look.probs for look in looks]
     rows += [own_distribution(look.logits) for look in looks if look.logits is not None]
     ids = likeliest(rows, considered)
-    return ids, *(look and _warped(warp, look, ids) for look in (p_look, q_look))
+    p, q = (look and _bars(warp, look, ids) for look in (p_look, q_look))
+    return {"ids": ids, "p": p, "q": q}
 
 
-def _warped(warp, look, ids):
+def _bars(warp, look, ids):
     if look.logits is None:
         return look_closer(ids, final=look.probs)
     cuts = cuts_of(warp, lambda w: w(look.logits, look.history))

@@ -71,10 +71,10 @@ class _Grower:
         self.running = [(None, 0.0)]  # of the level before, what ran on: (index, total)
 
     def append(self, branches):
-        rows = zip(*(notes.rows.pop() for notes in (self.ours, self.theirs) if notes.rows))
+        passes = [notes.passes.pop() for notes in (self.ours, self.theirs) if notes.passes]
         sides = [
-            self._sides([b for b in branches if b.parent == i], total, *logits)
-            for i, ((_, total), logits) in enumerate(zip(self.running, rows))
+            self._sides([b for b in branches if b.parent == i], total, *(x[-1] for _, x in one))
+            for i, ((_, total), one) in enumerate(zip(self.running, zip(*passes)))
         ]
         position = self.start + len(self.levels)
         nodes = []

@@ -13,7 +13,8 @@ from fixtures import toy_tokenizer
 from minidecode import Dice, GumbelDice, TableModel, Warp, load
 from minidecode.page import Recording, page
 from minidecode.tokenizer import Tokenizer
-from minidecode.trace import trace_contrastive, trace_sample, trace_speculative
+from minidecode.trace import trace_sample, trace_speculative
+from minidecode.trace_contrast import trace_contrastive
 from minidecode.tree import trace_beam
 
 PROMPT = "Once upon a time"

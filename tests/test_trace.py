@@ -23,9 +23,11 @@ from minidecode.beam import beam_search
 from minidecode.chance import inverse_cdf
 from minidecode.cli import main
 from minidecode.contrastive import Contrast, contrastive
+from minidecode.speculative_contrastive import speculative_contrastive
 from minidecode.spelling import Spelling
 from minidecode.tokenizer import Tokenizer
-from minidecode.trace import trace_contrastive, trace_sample, trace_speculative
+from minidecode.trace import trace_sample, trace_speculative
+from minidecode.trace_contrast import trace_contrastive, trace_speculative_contrastive
 from minidecode.transcript import paint, step_lines, tree_lines
 from minidecode.tree import trace_beam
 
@@ -206,6 +208,29 @@ def test_filters_in_their_order_on_a_row_worked_out_by_hand():
         ("epsilon", 1),
     ]
     assert [share for _, _, share in bars.cuts] == pytest.approx([0.05, 0.1, 0.15])
+
+
+@pytest.mark.parametrize("warp", [None, *WARPS])
+@pytest.mark.parametrize("dice", [Dice, GumbelDice])
+def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice):
+    target, draft, tokenizer = pair
+    options = {"tokenizer": tokenizer, "max_new_tokens": 12, "warp": warp, "alpha": 0.05}
+    plain = speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
+    traced = trace_speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
+    traced = list(traced)
+    assert written(traced) == exact.tokens_of(plain)
+    for place in places(traced):
+        if place.acceptance is not None:
+            at = place.ids.index(place.token)
+            ratio = place.p.final[at] / place.q.final[at]
+            assert place.acceptance == pytest.approx(min(1, ratio))
+            assert (place.kind == "accepted") == (
+                place.uniform is not None and place.uniform < place.acceptance
+            )
+        if place.residual is not None:
+            share = np.maximum(np.subtract(place.p.final, place.q.final), 0)
+            ratio = place.residual[place.ids.index(place.token)]
+            assert ratio > 0 and share[place.ids.index(place.token)] > 0
 
 
 def test_contrastive_scores_are_those_of_the_contrast(pair):
@@ -393,7 +418,8 @@ def test_when_there_are_colours(capsys, monkeypatch, environment, arguments, col
         (["--num-beams", "2", "--top-p", "0.9"], "--top-p has no effect with --num-beams"),
         (["--num-beams", "2", "--stop", "x"], "--stop has no effect with --num-beams"),
         (["--schedule", "auto"], "--schedule has no effect without --draft"),
-        (["--amateur", "storyteller-1m", "--draft", "x"], "--draft has no effect with --amateur"),
+        (["--num-beams", "2", "--draft", "x"], "--draft has no effect with --num-beams"),
+        (["--greedy", "--seed", "0"], "--seed has no effect with --greedy"),
         (["--html", "no/such/place.html"], "a file in a directory that exists was wanted"),
     ],
 )
@@ -412,6 +438,7 @@ def test_options_that_would_be_ignored_are_refused(capsys, arguments, wanted):
         ["--num-beams", "2", "--amateur", "storyteller-1m", "--explain"],
         ["--amateur", "storyteller-1m", "--alpha", "0.2", "--explain"],
         ["--amateur", "storyteller-1m", "--temperature", "0.9", "--seed", "0"],
+        ["--amateur", "storyteller-1m", "--draft", "storyteller-1m", "--explain"],
         ["--draft", "prompt-lookup", "--explain"],
         ["--draft", "storyteller-1m", "--greedy", "--explain"],
         ["--draft", "storyteller-1m", "--coupled", "--schedule", "auto", "--explain"],

@@ -9,17 +9,22 @@ from pathlib import Path
 from ..errors import InputError
 from .generate import warp_and_chance
 from .shared import (
+    BEAM_OPTIONS,
+    CONTRAST_OPTIONS,
     DRAFT_OPTIONS,
-    SAMPLING_ONLY,
+    add_beams,
+    add_contrast,
     add_draft,
     add_model,
     add_prompt,
     add_warp,
+    beam_options,
+    check_dependants,
+    contrast_options,
     draft_options,
-    given_warp,
+    given,
     load,
     read_prompt,
-    refuse_without_effect,
 )
 
 LEGEND = """\
@@ -32,17 +37,6 @@ With a draft there is a line a round: its number, drafts accepted and drafted, t
 Colours are left out where standard output is no terminal or NO_COLOR is set; FORCE_COLOR or
 --color always puts them in. Escapes stand for what cannot be seen: \\n, \\x1b, and \\xe2 for a byte
 of a character that is not complete."""
-
-CONTRAST = {  # name: (type, help)
-    "alpha": (float, "plausible is what has this share of the likeliest token's probability"),
-    "beta": (float, "strength of the contrast in the form of O'Brien and Lewis"),
-    "amateur_temperature": (float, "above 1 softens what the amateur has against a token"),
-}
-BEAM = {
-    "num_return_sequences": (int, "number the best so many hypotheses"),
-    "length_penalty": (float, "above 0 favours long hypotheses (default: 1)"),
-}
-EARLY_STOPPING = {"true": True, "false": False, "never": "never"}
 
 
 def add(subparsers):
@@ -61,15 +55,8 @@ def add(subparsers):
     add_warp(parser)
     parser.add_argument("--max-new-tokens", type=int, default=60, metavar="N")
     add_draft(parser)
-    parser.add_argument(
-        "--amateur", metavar="MODEL", help="contrastive decoding against this model"
-    )
-    add_numbers(parser, CONTRAST)
-    parser.add_argument("--num-beams", type=int, metavar="N", help="beam search, N hypotheses wide")
-    add_numbers(parser, BEAM)
-    parser.add_argument(
-        "--early-stopping", choices=EARLY_STOPPING, help="when to stop (default: false)"
-    )
+    add_contrast(parser)
+    add_beams(parser)
     parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
@@ -82,37 +69,34 @@ def add(subparsers):
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
 
 
-def add_numbers(parser, options):
-    for name, (kind, text) in options.items():
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=kind, help=text, metavar=kind.__name__.upper())
-
-
 def run(args):
-    check(args)
+    check_dependants(args)
+    options = warp_and_chance(args)
+    if args.html is not None and not Path(args.html).absolute().parent.is_dir():
+        raise InputError(f"--html: got {args.html}, a file in a directory that exists was wanted")
     prompt = read_prompt(args)
     model, tokenizer = load(args.model)
-    from ..page import page, summary
+    from ..page import Recording, page, summary
     from ..spelling import Spelling
     from ..transcript import legend, step_lines, tree_lines
 
-    limits = {"tokenizer": tokenizer, "max_new_tokens": args.max_new_tokens}
-    if args.ignore_eos:
-        limits["eos"] = None
+    settings = settings_shown(args, options)
+    options |= beam_options(args) | contrast_options(args)
+    options |= draft_options(args, options.get("amateur"))
+    options.update(tokenizer=tokenizer, max_new_tokens=args.max_new_tokens)
+    options |= given(args, ["stop"]) | ({"eos": None} if args.ignore_eos else {})
     style = {"colour": wants_colour(args.color), "explain": args.explain}
     spelling = Spelling(tokenizer, model.eos)
+    title, names, steps = decode(model, prompt, **options)
+    recording = Recording(title, prompt, settings, names)
+    if args.seed is None and "seed" in settings:
+        print(f"seed: {settings['seed']}", file=sys.stderr)
     if args.num_beams is not None:
-        recording = beams(args, model, prompt, limits)
-        show(tree_lines(recording.tree, spelling, **style))
+        recording.tree = steps
+        show(tree_lines(steps, spelling, **style))
     else:
-        if args.stop:
-            limits["stop"] = args.stop
-        decoder = contrasted if args.amateur else speculated if args.draft else plain
-        recording, steps = decoder(args, model, prompt, limits)
         if args.draft is not None:
             print(legend(style["colour"]), file=sys.stderr)
-        if args.seed is None and "seed" in recording.settings:
-            print(f"seed: {recording.settings['seed']}", file=sys.stderr)
         for number, traced in enumerate(steps, 1):
             recording.steps.append(traced)
             show(step_lines(number, traced, spelling, **style))
@@ -121,98 +105,47 @@ def run(args):
         Path(args.html).write_text(page(recording, tokenizer, model.eos), encoding="utf-8")
 
 
-def check(args):
-    """Refuse what does not go together, before anything is loaded."""
-    if args.amateur is None:
-        refuse_without_effect(args, CONTRAST, "without --amateur")
-    else:
-        refuse_without_effect(args, ["draft"], "with --amateur")
-    if args.num_beams is None:
-        refuse_without_effect(args, [*BEAM, "early_stopping"], "without --num-beams")
-    else:
-        others = ["draft", "greedy", "seed", "coupled", *SAMPLING_ONLY]
-        refuse_without_effect(args, others + ["stop"] * bool(args.stop), "with --num-beams")
-    if args.draft is None:
-        refuse_without_effect(args, DRAFT_OPTIONS, "without --draft")
-    if args.html is not None and not Path(args.html).absolute().parent.is_dir():
-        raise InputError(f"--html: got {args.html}, a file in a directory that exists was wanted")
-
-
-def beams(args, model, prompt, limits):
+def decode(model, prompt, *, draft=None, amateur=None, **options):
+    """(title, names of the two sides, `Traced` steps or the tree) of the decoder chosen."""
     from ..contrastive import Contrast
-    from ..page import Recording
+    from ..trace import trace_sample, trace_speculative
+    from ..trace_contrast import trace_contrastive, trace_speculative_contrastive
     from ..tree import trace_beam
 
-    options = given(args, BEAM) | given_warp(args)
-    if args.early_stopping is not None:
-        options["early_stopping"] = EARLY_STOPPING[args.early_stopping]
-    settings, names = {"model": args.model, "beams": args.num_beams} | options, ("model", None)
-    if args.amateur is not None:
-        contrast = given(args, CONTRAST)
-        settings |= {"amateur": args.amateur} | contrast
-        names = ("expert", "amateur")
-        options |= {"amateur": load(args.amateur)[0], "contrast": Contrast(**contrast)}
-    tree = trace_beam(model, prompt, num_beams=args.num_beams, **options, **limits)
-    return Recording("Beam search", prompt, settings, names, tree=tree)
-
-
-def contrasted(args, model, prompt, limits):
-    from ..page import Recording
-    from ..trace import trace_contrastive
-
-    contrast = given(args, CONTRAST)
-    options = contrastive_chance(args)
-    settings = {"expert": args.model, "amateur": args.amateur} | contrast | said(options)
-    amateur, _ = load(args.amateur)
-    steps = trace_contrastive(model, amateur, prompt, **options, **contrast, **limits)
-    return Recording("Contrastive decoding", prompt, settings, ("expert", "amateur")), steps
-
-
-def speculated(args, model, prompt, limits):
-    from ..page import Recording
-    from ..trace import trace_speculative
-
-    options, drafts = warp_and_chance(args), draft_options(args)
-    draft = drafts.pop("draft")
-    settings = {"target": args.model, "draft": args.draft} | drafts | said(options)
-    steps = trace_speculative(model, draft, prompt, **options, **drafts, **limits)
-    return Recording("Speculative decoding", prompt, settings, ("target", "draft")), steps
-
-
-def plain(args, model, prompt, limits):
-    from ..page import Recording
-    from ..trace import trace_sample
-
-    options = warp_and_chance(args)
+    contrasted, drafted = ("expert", "amateur"), ("target", "draft")
+    if "num_beams" in options:
+        names = ("model", None)
+        if amateur is not None:
+            settings = {n: options.pop(n) for n in CONTRAST_OPTIONS if n in options}
+            options |= {"amateur": amateur, "contrast": Contrast(**settings)}
+            names = contrasted
+        return "Beam search", names, trace_beam(model, prompt, **options)
+    if amateur is not None and draft is None:
+        steps = trace_contrastive(model, amateur, prompt, **options)
+        return "Contrastive decoding", contrasted, steps
+    if amateur is not None:
+        if draft is not amateur:
+            raise InputError("--draft: with --amateur the amateur drafts, and no other model")
+        steps = trace_speculative_contrastive(model, amateur, prompt, **options)
+        return "Speculative contrastive decoding", contrasted, steps
+    if draft is not None:
+        steps = trace_speculative(model, draft, prompt, **options)
+        return "Speculative decoding", drafted, steps
     title = "Ancestral sampling" if options["warp"].temperature else "Greedy decoding"
-    steps = trace_sample(model, prompt, **options, **limits)
-    return Recording(title, prompt, {"model": args.model} | said(options)), steps
+    return title, ("model", None), trace_sample(model, prompt, **options)
 
 
-def contrastive_chance(args):
-    """As `warp_and_chance`, but greedy unless something is said of sampling."""
-    if any(
-        getattr(args, name) not in (None, False) for name in (*SAMPLING_ONLY, "seed", "coupled")
-    ):
-        return warp_and_chance(args)
-    from ..warp import Warp
-
-    return {"warp": Warp(temperature=0, **given_warp(args))}
-
-
-def given(args, names):
-    """Those options that stand on the command line."""
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-
-
-def said(options):
-    """What was asked of warp and chance, to be shown."""
-    warp, chance = options["warp"], options.get("chance")
-    settings = {
-        field.name: getattr(warp, field.name)
-        for field in dataclasses.fields(warp)
-        if getattr(warp, field.name) != field.default
-    }
+def settings_shown(args, options):
+    """What was asked for, by name, with the defaults of the command."""
+    models = ("model", "draft", "amateur", "num_beams")
+    settings = given(args, (*models, *DRAFT_OPTIONS, *CONTRAST_OPTIONS, *BEAM_OPTIONS))
+    if "warp" not in options:
+        return settings | options
+    for field in dataclasses.fields(options["warp"]):
+        value = getattr(options["warp"], field.name)
+        if value != field.default:
+            settings[field.name] = value
+    chance = options.get("chance")
     if chance is not None:
         settings["seed"] = f"{chance.seed}, coupled" if chance.coupled else chance.seed
     return settings

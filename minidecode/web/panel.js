@@ -53,13 +53,14 @@ function series(place) {
 /** The numbers of each token, [title, list]: of two models with scores what they say themselves. */
 function columns(place) {
   const { p, q, scores, noise, residual } = place;
-  const own = scores || !q; // the models' own distributions rather than what is drawn from
+  const tested = q?.final && p?.final; // else a distribution of its own says more than its filters
   return [
-    [P, own ? p?.model : p?.final],
-    [Q, own ? q?.model : q?.final],
-    ["p \u2212 q", residual],
+    [P, tested ? !scores && p.final : p?.model],
+    [Q, tested ? !scores && q.final : q?.model],
     ["score", scores],
-    ["p", own && p?.final],
+    ["p", tested ? scores && p.final : p?.final],
+    ["q", tested && scores && q.final],
+    ["p \u2212 q", residual],
     ["noise", noise],
   ].filter(([, list]) => list);
 }
@@ -89,12 +90,12 @@ function table(item) {
     make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-/** What cut the i-th token, and of which side where only one lost it. */
+/** What cut the i-th token, and of which side where the other kept it. */
 function cutsOf(rows, i) {
   const cut = rows.filter((row) => row.cut?.[i]);
-  const names = new Set(cut.map((row) => row.cut[i]));
-  const sides = rows.filter((row) => row.cut && row.kept !== undefined);
-  if (names.size === 1 && cut.length === sides.length) return [`cut: ${SETTINGS[cut[0].cut[i]]}`];
+  const names = [...new Set(cut.map((row) => SETTINGS[row.cut[i]]))];
+  const kept = rows.filter((row) => row.cut && row.final?.[i]);
+  if (names.length === 1 && !kept.length) return [`cut: ${names[0]}`];
   return cut.map((row) => `cut: ${SETTINGS[row.cut[i]]} (${row.title})`);
 }
 
