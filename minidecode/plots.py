@@ -11,6 +11,19 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 SERIES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"))
 NAN = float("nan")  # draws nothing
+METRICS = {  # columns of `compare`, and what they are
+    "entropy_1": "entropy of words (bits)",
+    "entropy_2": "entropy of 2-grams (bits)",
+    "entropy_3": "entropy of 3-grams (bits)",
+    "distinct_1": "distinct words / words",
+    "distinct_2": "distinct 2-grams / all",
+    "repeats": "share in repeated 4-grams",
+    "perplexity": "perplexity",
+    "tokens": "tokens a text",
+    "tokens_per_second": "tokens/s",
+    "acceptance_rate": "drafts accepted",
+}
+BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
 LABELLED = 80  # tokens whose names beside each other can still be read
 
 
@@ -138,6 +151,38 @@ def filters(figure, data):
     _legend(figure, _handles(grid[0, 0], ("before", "left", "cut")), _engines(data))
 
 
+def metrics(figure, data):
+    """A panel a column of the table, a bar a method, with standard errors over the seeds."""
+    rows = data["methods"]
+    columns = [name for name in METRICS if any(row[name] is not None for row in rows)]
+    across = min(5, len(columns))
+    down = -(-len(columns) // across)
+    widest = max(len(row["method"]) for row in rows)
+    figure.set_size_inches(
+        2.5 * across + 0.085 * widest + 0.2, (0.3 * len(rows) + 0.8) * down + 0.4
+    )
+    grid = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
+    y = range(len(rows))
+    for ax, name in zip(grid, columns):
+        values = [NAN if row[name] is None else row[name] for row in rows]
+        errors = [row[f"{name}_error"] for row in rows]
+        lines = [NAN if error is None else error for error in errors]
+        ax.barh(y, values, 0.72, xerr=lines, capsize=3, color=SKY, edgecolor=BLUE)
+        ends = [value + (error or 0) for value, error in zip(values, errors)]
+        for place, value, end in zip(y, values, ends):
+            if value == value:
+                ax.annotate(f"{value:.3g}", (end, place), (4, 0), **BESIDE)
+        ax.set_xlim(0, 1.4 * max((end for end in ends if end == end), default=1) or 1)
+        ax.xaxis.get_major_locator().set_params(nbins=4)
+        ax.set_title(METRICS[name])
+    for ax in grid[len(columns) :]:
+        ax.set_axis_off()
+    ax.set_yticks(y, [row["method"] for row in rows])
+    ax.invert_yaxis()  # the axes are shared: the first method stands at the top of each
+    texts = f"{len(data['prompts'])} prompts, {data['seeds']} seeds (standard error)"
+    figure.suptitle(f"{_engines(data)}, {texts}", fontsize=11)
+
+
 def _series(items):
     """(item, colour, marker) for each; `InputError` for more than can be told apart."""
     if len(items) > len(SERIES):
@@ -150,7 +195,8 @@ def _engines(data):
     words = data.get("model") or ""
     if data.get("like"):
         words += f" at the cost of {data['like']}"
-    return f"{words}, draft {data['draft']}" if data.get("draft") else words
+    others = (f", {name} {data[name]}" for name in ("draft", "amateur") if data.get(name))
+    return words + "".join(others)
 
 
 def _handles(ax, order=None):
@@ -170,4 +216,5 @@ PLOTS = {
     "repetition": repetition,
     "filters": filters,
     "acceptance": acceptance,
+    "metrics": metrics,
 }

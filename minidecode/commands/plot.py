@@ -1,6 +1,7 @@
 """`minidecode plot`: pictures of how decoders behave, each from a measured run."""
 
 import argparse
+import contextlib
 import json
 import sys
 
@@ -55,8 +56,8 @@ OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what m
     "acceptance": SPECULATION,
     "metrics": {
         **MODEL,
-        "draft": (str, f"of speculative methods (default: {DRAFT})"),
-        "amateur": (str, f"of contrastive methods (default: {DRAFT})"),
+        "draft": (str, f"of speculative methods ({DRAFT} for the default model)"),
+        "amateur": (str, f"of contrastive methods ({DRAFT} for the default model)"),
         "method": (list, "as for `minidecode compare`; repeatable (default: its methods)"),
         "seeds": (int, "default: 3"),
         "max_new_tokens": (int, "default: 100"),
@@ -198,10 +199,39 @@ def speculation(args, measure):
     return names, measure(target, draft, prompts, progress=progress_bar(), **options)
 
 
+def metrics(args):
+    from .. import compare
+    from .compare import METHODS, as_json, second_models
+
+    args.model = args.model or DEFAULT_MODEL
+    args.seeds = 3 if args.seeds is None else args.seeds
+    args.max_new_tokens = 100 if args.max_new_tokens is None else args.max_new_tokens
+    methods = [compare.parse_method(label) for label in args.method or METHODS]
+    names = second_models(args, methods)
+    target, tokenizer = load(args.model)
+    with contextlib.ExitStack() as stack:
+        bar = progress_bar()
+        if bar is not None:
+            total = compare.n_texts(methods, compare.PROMPTS, args.seeds)
+            bar = stack.enter_context(bar(total=total, unit=" texts"))
+        compared = compare.compare(
+            methods,
+            compare.PROMPTS,
+            target=target,
+            tokenizer=tokenizer,
+            seeds=args.seeds,
+            max_new_tokens=args.max_new_tokens,
+            on_text=bar and bar.update,
+            **{kind: load(name)[0] for kind, name in names.items()},
+        )
+    return {}, as_json(args, compare.PROMPTS, names, compared)
+
+
 MEASURE = {
     "runtime": runtime,
     "probability": probability,
     "repetition": repetition,
     "filters": filters,
     "acceptance": acceptance,
+    "metrics": metrics,
 }
