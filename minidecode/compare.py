@@ -1,29 +1,27 @@
 """Decoders side by side: the same prompts, the same measures, and how far chance alone moves them.
 
 A method is written as its name and options: `greedy`, `beam:4`, `sample:temperature=0.7,top_p=0.9`,
-`contrastive:alpha=0.1`, `speculative:k=4`. It writes a text for every prompt, once a seed. Measures
-(metrics.py, of whitespace words) are averaged over the prompts; reported is the mean of these over
-the seeds, with its standard error. A method without chance runs once and has none.
+`contrastive:alpha=0.1`, `speculative:k=4`, or the last two in one, `contrastive:alpha=0.1,k=4`. It
+writes a text for every prompt, once a seed. Measures (metrics.py, of whitespace words) are averaged
+over the prompts; reported is the mean of these over the seeds, with its standard error. A method
+without chance runs once and has none.
 """
 
 import dataclasses
 import functools
 import math
 import statistics
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import metrics
-from .beam import beam_search
 from .chance import Dice
-from .contrastive import Contrast, contrastive
+from .contrastive import Contrast
 from .errors import InputError
-from .generate import collect
-from .greedy import greedy
-from .sampling import sample
-from .speculative import speculative
-from .step import Step
+from .generate import generate
+from .metrics import token_logprobs
 from .warp import Warp
 
 PROMPTS = (
@@ -45,12 +43,13 @@ _BEAM = {
     "length_penalty": float,
     "early_stopping": {"true": True, "false": False, "never": "never"}.__getitem__,
 }
+_DRAFTS = {"k": int, "schedule": str}
 OPTIONS = {  # what each method takes: option -> from text to its value
     "greedy": _PENALTIES,
     "beam": {**_BEAM, **_PENALTIES},
     "sample": _WARP,
-    "contrastive": {**_CONTRAST, **_WARP},
-    "speculative": {"k": int, "schedule": str, **_WARP},
+    "contrastive": {**_CONTRAST, **_DRAFTS, **_WARP},
+    "speculative": {**_DRAFTS, **_WARP},
 }
 MEASURES = {  # of the words of one text
     "entropy_1": functools.partial(metrics.ngram_entropy, n=1),
@@ -65,7 +64,7 @@ COLUMNS = (*MEASURES, "perplexity", "tokens", "tokens_per_second", "acceptance_r
 
 @dataclass(frozen=True)
 class Method:
-    """A decoder with its options: `settings` are those of a `Warp`, `options` the others."""
+    """A decoder: `settings` are those of its `Warp`, `options` what it is given besides."""
 
     label: str
     kind: str
@@ -115,82 +114,85 @@ def parse_method(label):
             found[name] = OPTIONS[kind][name](text)
         except (ValueError, KeyError):
             raise InputError(f"method {label!r}: got {text!r} for {name}") from None
-    own = kind not in ("greedy", "beam")  # these two take the penalties themselves
-    settings = {name: value for name, value in found.items() if own and name in _WARP}
+    settings = {n: value for n, value in found.items() if n in _WARP and kind != "beam"}
     options = {name: value for name, value in found.items() if name not in settings}
     return Method(label, kind, settings, options)
 
 
-def decode(method, prompt, *, target, draft=None, amateur=None, chance=None, **limits):
-    """The steps of one text by `method`. limits: max_new_tokens, eos, tokenizer."""
-    warp = Warp(**method.settings)
-    options = {**method.options, **limits}
-    if method.kind == "greedy":
-        return greedy(target, prompt, **options)
+def arguments(method, *, draft=None, amateur=None, chance=None):
+    """The arguments of `generate` that make it decode by `method`."""
+    found = dict(method.options)
+    if "k" in found:
+        found["num_draft_tokens"] = found.pop("k")
     if method.kind == "beam":
-        return _best_of_beam(target, prompt, **options)
-    if method.kind == "sample":
-        return sample(target, prompt, warp=warp, chance=chance, **options)
+        return found
+    if method.kind == "greedy":
+        return {"warp": Warp(temperature=0, **method.settings)}
     if method.kind == "contrastive":
-        _need(method, "an amateur", amateur)
-        warp = warp if method.settings else None
-        return contrastive(target, amateur, prompt, warp=warp, chance=chance, **options)
-    _need(method, "a draft", draft)
-    if "k" in options:
-        options["num_draft_tokens"] = options.pop("k")
-    return speculative(target, draft, prompt, warp=warp, chance=chance, **options)
-
-
-def _best_of_beam(target, prompt, **options):
-    best, *_ = beam_search(target, prompt, **options)
-    yield Step(tuple(best.tokens), best.finish_reason)
+        found["amateur"] = _need(method, "an amateur", amateur)
+        if method.options.keys() & _DRAFTS.keys():
+            found["draft"] = amateur  # speculative contrastive decoding
+    if method.kind == "speculative":
+        found["draft"] = _need(method, "a draft", draft)
+    if method.draws:
+        found["chance"] = chance
+    if method.settings or method.draws:
+        found["warp"] = Warp(**method.settings)
+    return found
 
 
 def _need(method, what, model):
     if model is None:
         raise InputError(f"method {method.label!r}: needs {what}, none was given")
+    return model
 
 
-def compare(methods, prompts, *, target, tokenizer, seeds=3, on_text=None, **options):
+def compare(
+    methods,
+    prompts,
+    *,
+    target,
+    tokenizer,
+    draft=None,
+    amateur=None,
+    seeds=3,
+    progress=None,
+    **limits,
+):
     """[(method, {column: Estimate})] for every method, in order; columns as in COLUMNS.
 
-    methods: strings or `Method`s. prompts: texts. seeds: how many. on_text() is called after every
-    text. options: draft, amateur, max_new_tokens, eos. All is checked before the first text.
+    methods: strings or `Method`s. prompts: texts. seeds: how many. progress: tqdm or a class like
+    it. limits: max_new_tokens, eos. All settings are checked before the first text is written.
     """
     methods = [parse_method(m) if isinstance(m, str) else m for m in methods]
     if not prompts:
         raise InputError("prompts: got none, at least one was wanted")
     if seeds < 1:
         raise InputError(f"seeds: got {seeds!r}, at least 1 was wanted")
-    options |= {"target": target, "tokenizer": tokenizer}
-    for method in methods:  # no token wanted: settings and prompts are checked, nothing is run
+
+    def write(prompt, options, **limits):
+        result = generate(target, prompt, tokenizer=tokenizer, **options, **limits)
+        return result, token_logprobs(target, tokenizer.encode(prompt), result.tokens)
+
+    models = {"draft": draft, "amateur": amateur}
+    for method in methods:  # where no token is wanted, everything is checked and nothing is run
         for prompt in prompts:
-            list(decode(method, prompt, **{**options, "max_new_tokens": 0}))
-    compared = []
-    for method in methods:
-        runs = []
-        for seed in range(seeds if method.draws else 1):
-            chance, texts = Dice(seed), []
-            for prompt in prompts:
-                texts.append(_write(method, prompt, chance=chance, **options))
-                if on_text is not None:
-                    on_text()
-            runs.append(summary(texts))
-        estimates = {name: Estimate.of([run[name] for run in runs]) for name in COLUMNS}
-        compared.append((method, estimates))
+            write(prompt, arguments(method, **models), **{**limits, "max_new_tokens": 0})
+    total = sum(seeds if method.draws else 1 for method in methods) * len(prompts)
+    with progress(total=total, unit=" texts") if progress else nullcontext() as bar:
+        compared = []
+        for method in methods:
+            runs = []
+            for seed in range(seeds if method.draws else 1):
+                options, texts = arguments(method, chance=Dice(seed), **models), []
+                for prompt in prompts:
+                    texts.append(write(prompt, options, **limits))
+                    if bar is not None:
+                        bar.update()
+                runs.append(summary(texts))
+            estimates = {name: Estimate.of([run[name] for run in runs]) for name in COLUMNS}
+            compared.append((method, estimates))
     return compared
-
-
-def n_texts(methods, prompts, seeds):
-    """How many texts `compare` writes."""
-    return sum(seeds if method.draws else 1 for method in methods) * len(prompts)
-
-
-def _write(method, prompt, *, target, tokenizer, **options):
-    """One text: its `Result`, and the target's log-probability of each of its tokens."""
-    steps = decode(method, prompt, target=target, tokenizer=tokenizer, **options)
-    result = collect(steps, tokenizer)
-    return result, metrics.token_logprobs(target, tokenizer.encode(prompt), result.tokens)
 
 
 def summary(texts):

@@ -22,7 +22,10 @@ from minidecode.tables import TableCache, TableModel
 from minidecode.warp import banned_tokens
 
 MODES = (True, False, "never")
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "beam.json").read_text())["cases"]
+
+
+def golden(name):
+    return json.loads((Path(__file__).parent / "golden" / name).read_text())["cases"]
 
 
 def gpt2(fixture):
@@ -71,10 +74,12 @@ class WithoutCache:
     def new_cache(self):
         return TableCache()
 
+    def forward(self, tokens, cache, n_logits=1):
+        cache.tokens.extend(tokens)
+        return self.model.forward(cache.tokens, self.model.new_cache(), n_logits)
+
     def forward_many(self, batch, n_logits=1):
-        for new, cache in batch:
-            cache.tokens.extend(new)
-        return [self.model.forward(c.tokens, self.model.new_cache()) for _, c in batch]
+        return [self.forward(*sequence, n_logits) for sequence in batch]
 
 
 # --- brute force ----------------------------------------------------------------------------------
@@ -287,15 +292,21 @@ def storyteller():
     return minidecode.load("storyteller-6m")[0]
 
 
-@pytest.mark.parametrize(
-    "case", GOLDEN, ids=lambda c: f"{c['prompt'][0]}-{c['eos']}-{c['settings']}"
-)
+@pytest.mark.parametrize("case", golden("beam.json"))
 def test_golden_values_of_transformers(storyteller, case):
     found = beam_search(
         storyteller, case["prompt"], max_new_tokens=24, eos=case["eos"], **case["settings"]
     )
     assert tokens(found) == case["sequences"]
     assert [h.score for h in found] == pytest.approx(case["scores"], abs=1e-4)
+
+
+@pytest.mark.parametrize("case", golden("repetition.json"))
+def test_golden_texts_with_penalties(storyteller, case):
+    options = {"max_new_tokens": 48, **case["settings"]}
+    steps = list(greedy(storyteller, case["prompt"], **options))
+    (found,) = beam_search(storyteller, case["prompt"], num_beams=1, **options)
+    assert [t for step in steps for t in step.tokens] == found.tokens == case["tokens"]
 
 
 def test_repetition_penalty_where_transformers_differs():

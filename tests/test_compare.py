@@ -18,15 +18,14 @@ from minidecode.compare import (
     COLUMNS,
     PROMPTS,
     Estimate,
+    arguments,
     compare,
-    decode,
-    n_texts,
     parse_method,
     summary,
 )
 from minidecode.contrastive import contrastive
 from minidecode.errors import InputError
-from minidecode.generate import Result
+from minidecode.generate import Result, generate
 from minidecode.greedy import greedy
 from minidecode.sampling import sample
 from minidecode.speculative import speculative
@@ -51,7 +50,8 @@ def text(steps):
     ("label", "settings", "options"),
     [
         ("greedy", {}, {}),
-        ("greedy:repetition_penalty=1.3", {}, {"repetition_penalty": 1.3}),
+        ("greedy:repetition_penalty=1.3", {"repetition_penalty": 1.3}, {}),
+        ("beam:2,no_repeat_ngram_size=3", {}, {"num_beams": 2, "no_repeat_ngram_size": 3}),
         ("beam:4", {}, {"num_beams": 4}),
         ("beam:4,length_penalty=-0.5", {}, {"num_beams": 4, "length_penalty": -0.5}),
         (
@@ -105,30 +105,33 @@ def test_which_methods_draw():
     certain = ["greedy", "beam:4", "contrastive", "contrastive:alpha=0.2", "sample:temperature=0"]
     assert all(parse_method(label).draws for label in drawing)
     assert not any(parse_method(label).draws for label in certain)
-    methods = [parse_method(label) for label in [*drawing, *certain]]
-    assert n_texts(methods, PROMPTS, seeds=3) == (4 * 3 + 5) * len(PROMPTS)
 
 
 def test_each_method_is_its_decoder(pair):
     (target, tokenizer), small = pair
-    models = {"target": target, "draft": small, "amateur": small}
     limits = {"max_new_tokens": 12, "eos": None, "tokenizer": tokenizer}
     prompt, warp = PROMPTS[0], Warp(temperature=0.7)
 
     def written(label):
-        return text(decode(parse_method(label), prompt, chance=Dice(3), **models, **limits))
+        options = arguments(parse_method(label), draft=small, amateur=small, chance=Dice(3))
+        return generate(target, prompt, **options, **limits).tokens
 
-    with_seed = {"chance": Dice(3), **limits}
+    def with_seed(decoder, *models, **options):
+        return text(decoder(*models, prompt, chance=Dice(3), **options, **limits))
+
     assert written("greedy") == text(greedy(target, prompt, **limits))
+    blocked = text(greedy(target, prompt, no_repeat_ngram_size=1, **limits))
+    assert written("greedy:no_repeat_ngram_size=1") == blocked
     assert written("beam:3") == beam_search(target, prompt, num_beams=3, **limits)[0].tokens
-    sampled = sample(target, prompt, warp=warp, **with_seed)
-    assert written("sample:temperature=0.7") == text(sampled)
-    best = contrastive(target, small, prompt, alpha=0.3, **limits)
-    assert written("contrastive:alpha=0.3") == text(best)
-    drawn = contrastive(target, small, prompt, warp=warp, **{**with_seed, "chance": Dice(3)})
-    assert written("contrastive:temperature=0.7") == text(drawn)
-    drafted = speculative(target, small, prompt, num_draft_tokens=2, chance=Dice(3), **limits)
-    assert written("speculative:k=2") == text(drafted)
+    assert written("sample") == with_seed(sample, target)
+    assert written("sample:temperature=0.7") == with_seed(sample, target, warp=warp)
+    best = text(contrastive(target, small, prompt, alpha=0.3, **limits))
+    assert written("contrastive:alpha=0.3") == best
+    assert written("contrastive:alpha=0.3,k=2") == best
+    drawn = with_seed(contrastive, target, small, warp=warp)
+    assert written("contrastive:temperature=0.7") == drawn
+    drafted = with_seed(speculative, target, small, num_draft_tokens=2)
+    assert written("speculative:k=2") == drafted
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -165,15 +168,30 @@ def test_summary_of_nothing():
     assert found == {**dict.fromkeys(COLUMNS), "tokens": 0.0}
 
 
+class Progress:
+    """What is left of a progress bar."""
+
+    def __init__(self, total, unit):
+        Progress.total, Progress.done = total, 0
+
+    def update(self):
+        Progress.done += 1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
 def test_comparison(pair):
     (target, tokenizer), small = pair
-    done = []
     options = {"target": target, "tokenizer": tokenizer, "draft": small, "max_new_tokens": 20}
     options |= {"eos": None, "seeds": 2}
     labels = ["greedy", "sample:top_p=0.9", "speculative:k=3"]
-    compared = compare(labels, PROMPTS[:2], on_text=lambda: done.append(1), **options)
+    compared = compare(labels, PROMPTS[:2], progress=Progress, **options)
     assert [method.label for method, _ in compared] == labels
-    assert len(done) == n_texts([method for method, _ in compared], PROMPTS[:2], 2) == 10
+    assert (Progress.total, Progress.done) == (10, 10)  # greedy writes each text once
     by_label = {method.label: estimates for method, estimates in compared}
     for estimates in by_label.values():
         assert tuple(estimates) == COLUMNS
@@ -214,7 +232,6 @@ def test_greedy_row_by_its_own_measures(pair):
 )
 def test_settings_are_checked_before_the_first_text(pair, label, complaint):
     (target, tokenizer), small = pair
-    done = []
     with pytest.raises(InputError, match=complaint):
         compare(
             ["greedy", label],
@@ -224,9 +241,8 @@ def test_settings_are_checked_before_the_first_text(pair, label, complaint):
             draft=small,
             amateur=small,
             max_new_tokens=5,
-            on_text=lambda: done.append(1),
+            progress=pytest.fail,  # called only when all is well
         )
-    assert not done
 
 
 def test_second_models_are_asked_for(pair):

@@ -45,8 +45,9 @@ def add(subparsers):
         "methods",
         nargs="*",
         metavar="METHOD",
-        help="such as greedy, beam:4, sample:temperature=0.7,top_p=0.9, contrastive:alpha=0.1, "
-        f"speculative:k=4 (default: {' '.join(METHODS)})",
+        help="greedy, beam:4, sample:temperature=0.7,top_p=0.9, contrastive:alpha=0.1 (with k=4 "
+        "its amateur drafts), speculative:k=4, and the like "
+        f"(default: {' '.join(METHODS)})",
     )
     add_model(parser)
     for name, methods in (("draft", "speculative"), ("amateur", "contrastive")):
@@ -80,8 +81,6 @@ def run(args):
     options = {kind: models[name][0] for kind, name in names.items()}
     if args.ignore_eos:
         options["eos"] = None
-    bar = progress_bar()
-    bar = bar and bar(total=compare.n_texts(methods, prompts, args.seeds), unit=" texts")
     compared = compare.compare(
         methods,
         prompts,
@@ -89,11 +88,9 @@ def run(args):
         tokenizer=tokenizer,
         seeds=args.seeds,
         max_new_tokens=args.max_new_tokens,
-        on_text=bar and bar.update,
+        progress=progress_bar(),
         **options,
     )
-    if bar:
-        bar.close()
     if args.json:
         print(json.dumps(as_json(args, prompts, names, compared)))
     elif args.csv:
