@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import math
 import statistics
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -156,13 +155,13 @@ def compare(
     draft=None,
     amateur=None,
     seeds=3,
-    progress=None,
+    on_text=None,
     **limits,
 ):
     """[(method, {column: Estimate})] for every method, in order; columns as in COLUMNS.
 
-    methods: strings or `Method`s. prompts: texts. seeds: how many. progress: tqdm or a class like
-    it. limits: max_new_tokens, eos. All settings are checked before the first text is written.
+    methods: strings or `Method`s. prompts: texts. seeds: how many. on_text() is called after every
+    text. limits: max_new_tokens, eos. All settings are checked before the first text is written.
     """
     methods = [parse_method(m) if isinstance(m, str) else m for m in methods]
     if not prompts:
@@ -178,21 +177,24 @@ def compare(
     for method in methods:  # where no token is wanted, everything is checked and nothing is run
         for prompt in prompts:
             write(prompt, arguments(method, **models), **{**limits, "max_new_tokens": 0})
-    total = sum(seeds if method.draws else 1 for method in methods) * len(prompts)
-    with progress(total=total, unit=" texts") if progress else nullcontext() as bar:
-        compared = []
-        for method in methods:
-            runs = []
-            for seed in range(seeds if method.draws else 1):
-                options, texts = arguments(method, chance=Dice(seed), **models), []
-                for prompt in prompts:
-                    texts.append(write(prompt, options, **limits))
-                    if bar is not None:
-                        bar.update()
-                runs.append(summary(texts))
-            estimates = {name: Estimate.of([run[name] for run in runs]) for name in COLUMNS}
-            compared.append((method, estimates))
+    compared = []
+    for method in methods:
+        runs = []
+        for seed in range(seeds if method.draws else 1):
+            options, texts = arguments(method, chance=Dice(seed), **models), []
+            for prompt in prompts:
+                texts.append(write(prompt, options, **limits))
+                if on_text is not None:
+                    on_text()
+            runs.append(summary(texts))
+        estimates = {name: Estimate.of([run[name] for run in runs]) for name in COLUMNS}
+        compared.append((method, estimates))
     return compared
+
+
+def n_texts(methods, prompts, seeds):
+    """How many texts `compare` writes."""
+    return sum(seeds if method.draws else 1 for method in methods) * len(prompts)
 
 
 def summary(texts):

@@ -20,6 +20,7 @@ from minidecode.compare import (
     Estimate,
     arguments,
     compare,
+    n_texts,
     parse_method,
     summary,
 )
@@ -168,30 +169,16 @@ def test_summary_of_nothing():
     assert found == {**dict.fromkeys(COLUMNS), "tokens": 0.0}
 
 
-class Progress:
-    """What is left of a progress bar."""
-
-    def __init__(self, total, unit):
-        Progress.total, Progress.done = total, 0
-
-    def update(self):
-        Progress.done += 1
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
 def test_comparison(pair):
     (target, tokenizer), small = pair
     options = {"target": target, "tokenizer": tokenizer, "draft": small, "max_new_tokens": 20}
     options |= {"eos": None, "seeds": 2}
     labels = ["greedy", "sample:top_p=0.9", "speculative:k=3"]
-    compared = compare(labels, PROMPTS[:2], progress=Progress, **options)
+    done = []
+    compared = compare(labels, PROMPTS[:2], on_text=lambda: done.append(1), **options)
     assert [method.label for method, _ in compared] == labels
-    assert (Progress.total, Progress.done) == (10, 10)  # greedy writes each text once
+    total = n_texts([method for method, _ in compared], PROMPTS[:2], seeds=2)
+    assert len(done) == total == 10  # greedy writes each text once
     by_label = {method.label: estimates for method, estimates in compared}
     for estimates in by_label.values():
         assert tuple(estimates) == COLUMNS
@@ -241,7 +228,7 @@ def test_settings_are_checked_before_the_first_text(pair, label, complaint):
             draft=small,
             amateur=small,
             max_new_tokens=5,
-            progress=pytest.fail,  # called only when all is well
+            on_text=pytest.fail,
         )
 
 

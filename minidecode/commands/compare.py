@@ -1,5 +1,6 @@
 """`minidecode compare`: decoders side by side, with what chance alone moves."""
 
+import contextlib
 import csv
 import json
 import math
@@ -81,16 +82,21 @@ def run(args):
     options = {kind: models[name][0] for kind, name in names.items()}
     if args.ignore_eos:
         options["eos"] = None
-    compared = compare.compare(
-        methods,
-        prompts,
-        target=target,
-        tokenizer=tokenizer,
-        seeds=args.seeds,
-        max_new_tokens=args.max_new_tokens,
-        progress=progress_bar(),
-        **options,
-    )
+    with contextlib.ExitStack() as stack:
+        bar = progress_bar()
+        if bar is not None:
+            total = compare.n_texts(methods, prompts, args.seeds)
+            bar = stack.enter_context(bar(total=total, unit=" texts"))
+        compared = compare.compare(
+            methods,
+            prompts,
+            target=target,
+            tokenizer=tokenizer,
+            seeds=args.seeds,
+            max_new_tokens=args.max_new_tokens,
+            on_text=bar and bar.update,
+            **options,
+        )
     if args.json:
         print(json.dumps(as_json(args, prompts, names, compared)))
     elif args.csv:
