@@ -98,18 +98,17 @@ def token_logprobs(model, prompt, tokens):
     `ContextError` for more than the model has positions.
     """
     prompt, tokens = prompt_ids(model, prompt), list(tokens)
-    cache, found = model.new_cache(), []
-    if tokens:
-        check_tokens(tokens, model.vocab_size)  # also the last one, which is never fed
-    if tokens and len(prompt) > 1:
-        model.forward(prompt[:-1], cache, n_logits=0)
-    fed = [prompt[-1], *tokens[:-1]]  # each token is predicted by the one before it
-    for start in range(0, len(tokens), BLOCK):
-        block = fed[start : start + BLOCK]
-        rows = model.forward(block, cache, n_logits=len(block))  # [<= BLOCK, V]
+    if not tokens:
+        return np.zeros(0)
+    check_tokens(tokens, model.vocab_size)  # all of them: the last one is never fed
+    cache = model.new_cache()
+    found = [log_softmax(model.forward(prompt, cache)[-1])[tokens[0]]]
+    for start in range(1, len(tokens), BLOCK):
         following = tokens[start : start + BLOCK]
+        fed = tokens[start - 1 :][: len(following)]  # each token is predicted by the one before it
+        rows = model.forward(fed, cache, n_logits=len(fed))  # [<= BLOCK, V]
         found += [log_softmax(row)[token] for row, token in zip(rows, following)]
-    return np.array(found, dtype=np.float64)
+    return np.array(found)
 
 
 def mean_logprob(model, prompt, tokens):
