@@ -49,7 +49,7 @@ def write_picture(path, draw, data):
     """Write what draw(figure, data) draws; the ending of `path` says in which format."""
     path = check_out(path)
     require_matplotlib()
-    with _own_style():
+    with own_style():
         from matplotlib.figure import Figure  # without pyplot no window system is looked for
 
         figure = Figure()
@@ -58,7 +58,7 @@ def write_picture(path, draw, data):
 
 
 @contextlib.contextmanager
-def _own_style():
+def own_style():
     """matplotlib's defaults and STYLE whatever the user's settings, and no advice on stderr."""
     import matplotlib
 
