@@ -98,6 +98,10 @@ class Browser:
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
             )
 
+    def resize(self, width, height=800):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
+
     def prefer(self, scheme):
         """light or dark"""
         features = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -14,7 +14,7 @@ from minidecode import Dice, GumbelDice, TableModel, Warp, load
 from minidecode.page import Recording, page
 from minidecode.tokenizer import Tokenizer
 from minidecode.trace import trace_sample, trace_speculative
-from minidecode.trace_contrast import trace_contrastive
+from minidecode.trace_contrast import trace_contrastive, trace_speculative_contrastive
 from minidecode.tree import trace_beam
 
 PROMPT = "Once upon a time"
@@ -34,7 +34,8 @@ def recordings():
     alone, both = (target, PROMPT), (target, draft, PROMPT)
     options = {"tokenizer": tokenizer, "max_new_tokens": 24}
     warp = Warp(temperature=0.8, top_k=40, top_p=0.9, epsilon=0.01)
-    beams = {"num_beams": 3, "num_return_sequences": 2, **options}
+    sampled = {"warp": Warp(), "chance": Dice(3)}
+    beams = {"num_beams": 3, "num_return_sequences": 2, **options, "max_new_tokens": 12}
     drafted, contrasted = ("target", "draft"), ("expert", "amateur")
     steps = {
         "greedy": (ONE, trace_sample(*alone, warp=Warp(temperature=0), **options)),
@@ -42,6 +43,7 @@ def recordings():
         "speculative": (drafted, trace_speculative(*both, warp=warp, chance=Dice(4), **options)),
         "coupled": (drafted, trace_speculative(*both, chance=GumbelDice(3), **options)),
         "contrastive": (contrasted, trace_contrastive(*both, **options)),
+        "both": (contrasted, trace_speculative_contrastive(*both, **options, **sampled)),
     }
     trees = {
         "beam": (ONE, trace_beam(*alone, **beams)),
@@ -55,12 +57,12 @@ def recordings():
     models = spelled("A" + ODD, toy, V), spelled("A" + ODD.replace("”", "“"), toy, V)
     odd = list(trace_speculative(*models, "A", tokenizer=toy))
     nothing = list(trace_sample(models[0], "A", tokenizer=toy, max_new_tokens=0))
+    halves = TableModel(np.full((2, 2), 0.5))
+    blocked = trace_beam(halves, [0], num_beams=2, max_new_tokens=9, no_repeat_ngram_size=1)
+    title = "<i>odd</i> @@script@@"
     return made | {
-        "odd": (
-            Recording("<i>odd</i> @@script@@", "A", {"<u>": "</dl>"}, drafted, odd),
-            toy,
-            [V - 1],
-        ),
+        "odd": (Recording(title, "A", {"<u>": "</dl>"}, drafted, odd), toy, [V - 1]),
+        "blocked": (Recording("Blocked", "a", {}, ONE, tree=blocked), toy, ()),
         "empty": (Recording("Nothing", "A", {}, ONE, nothing), toy, [V - 1]),
     }
 
@@ -96,8 +98,14 @@ def browser(tmp_path_factory):
     browser.close()
 
 
-NAMES = ["greedy", "sampling", "speculative", "coupled", "contrastive", "beam"]
-ALL = [*NAMES, "contrastive beam", "odd", "empty"]
+@pytest.fixture(autouse=True)
+def desktop(request):
+    if "browser" in request.fixturenames:
+        request.getfixturevalue("browser").resize(1280)
+
+
+NAMES = ["greedy", "sampling", "speculative", "coupled", "contrastive", "both", "beam"]
+ALL = [*NAMES, "contrastive beam", "blocked", "odd", "empty"]
 
 
 def items(facts):
@@ -144,6 +152,7 @@ FOCUSED = """(() => {
 @pytest.mark.parametrize("name", NAMES)
 def test_every_token_is_reached_by_tab_and_by_arrows(browser, pages, name):
     wanted = list(range(len(items(pages[name].facts))))
+    browser.resize(360)  # so that there are several lines
     browser.open(pages[name].url)
     browser.press("Tab")  # the link that skips the text
     assert browser.run("document.activeElement.className") == "skip"
@@ -179,7 +188,7 @@ def test_the_focus_is_to_be_seen(browser, pages):
     assert style == ["solid", "3px"]
 
 
-@pytest.mark.parametrize("name", ["beam", "contrastive beam"])
+@pytest.mark.parametrize("name", ["beam", "contrastive beam", "blocked"])
 def test_every_node_of_the_tree_is_reached_by_arrows(browser, pages, name):
     browser.open(pages[name].url)
     here = "(({level, index}) => [level, index])(document.activeElement.node)"
@@ -309,11 +318,24 @@ def test_a_page_without_tokens_says_why(browser, pages):
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("name", ["speculative", "contrastive", "beam"])
 def test_nothing_is_wider_than_the_window(browser, pages, name, width):
-    metrics = {"height": 800, "deviceScaleFactor": 1, "mobile": False}
-    browser.send("Emulation.setDeviceMetricsOverride", width=width, **metrics)
+    browser.resize(width)
     browser.open(pages[name].url)
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
-    browser.send("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_panel_never_covers_the_focused_token(browser, pages, width):
+    browser.resize(width, height=600)
+    browser.open(pages["speculative"].url)
+    browser.press("Tab")
+    for _ in items(pages["speculative"].facts):
+        browser.press("Tab")
+        assert browser.run("""(() => {
+          const token = document.activeElement;
+          const {left, top, height} = token.getClientRects()[0];
+          const there = document.elementFromPoint(left + 1, top + height / 2);
+          return token === there || token.contains(there);
+        })()""")
 
 
 # Colours

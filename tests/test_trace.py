@@ -74,7 +74,7 @@ def written(traced):
 @pytest.mark.parametrize("dice", [Dice, GumbelDice])
 def test_the_text_is_that_without_a_trace(pair, warp, dice):
     target, draft, tokenizer = pair
-    limits = {"tokenizer": tokenizer, "max_new_tokens": 16, "warp": warp}
+    limits = {"tokenizer": tokenizer, "max_new_tokens": 12, "warp": warp}
 
     def assert_same(decode, trace, *models, **options):
         plain = decode(*models, PROMPT, chance=dice(7), **options, **limits)
@@ -89,7 +89,7 @@ def test_the_text_is_that_without_a_trace(pair, warp, dice):
         assert_same(speculative, trace_speculative, target, draft, **options)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_run_on_tables_is_traced_whole(data):
     target, draft = tables(seed=data.draw(st.integers(0, 20)))
