@@ -224,7 +224,7 @@ PANELS = """[...document.querySelectorAll("#text .token")].map((token) => {
     bars: Object.fromEntries([...row.querySelectorAll(".bar")].map((bar) => [
       bar.classList[1],
       Object.fromEntries([...bar.children].map((part) =>
-        [part.className, [Number(part.dataset.value), width(part) / width(bar)]])),
+        [part.className, [Number(part.dataset.value), width(part), width(bar)]])),
     ])),
   }));
   const yes = document.querySelector("#panel .trial .yes");
@@ -254,10 +254,11 @@ def test_bars_are_those_of_the_json(browser, pages, name):
                 assert (side in row["bars"]) == (side in place)
                 for part, values in (("model", model), ("final", final)):
                     if values is not None:
-                        value, width = row["bars"][side][part]
+                        value, width, whole = row["bars"][side][part]
                         assert value == values[i]
-                        border = 0.03 if part == "model" else 0.002  # an outline has a width of 2
-                        assert width == pytest.approx(value / panel["scale"], abs=border)
+                        outline = 2 if part == "model" else 0  # pixels: no outline is narrower
+                        wanted = max(whole * value / panel["scale"], outline)
+                        assert width == pytest.approx(wanted, abs=0.1)
                 cut = (bars.get("cut") or [None] * (i + 1))[i]
                 assert cut is None or "cut: " in row["note"]
             if "residual" in place:

@@ -39,7 +39,8 @@ function trial(place) {
 function untested(place, step) {
   const rest = place.kind === "rejected" ? step.places.filter((x) => x.kind === "untested") : [];
   const names = rest.map((x) => quoted(x.token)).join(", ");
-  return rest.length ? [make("p", { class: "quiet" }, `Drafted after it and not tested: ${names}.`)] : [];
+  const text = `Drafted after it and not tested: ${names}.`;
+  return rest.length ? [make("p", { class: "quiet" }, text)] : [];
 }
 
 /** The bars of each token, {name, title, model, final}: lists in the order of the place's ids. */
@@ -99,7 +100,7 @@ function cutsOf(rows, i) {
   return cut.map((row) => `cut: ${SETTINGS[row.cut[i]]} (${row.title})`);
 }
 
-/** Outlined: what the model said. Filled: what was left to draw from, or where nothing was drawn all. */
+/** Outlined: what the model said. Filled: what was left to draw from, or all if nothing was. */
 function bar(row, i, scale) {
   const part = (kind, value) => {
     const element = make("i", { class: kind, "data-value": value });
@@ -113,7 +114,8 @@ function bar(row, i, scale) {
 
 function key(place) {
   const rows = series(place);
-  const names = rows.map((row) => make("span", { class: `key ${row.name}` }, `\u25a0 ${row.title} `));
+  const names = rows.map(({ name, title }) =>
+    make("span", { class: `key ${name}` }, `\u25a0 ${title} `));
   const meaning = rows.some((row) => row.model && row.final)
     ? "Outlined: what the model says. Filled: what was left to draw from."
     : "";

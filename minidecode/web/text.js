@@ -1,5 +1,5 @@
-// The text, and what the mouse and the keyboard do. An item is {place, step, elements} and in a beam
-// search {place, step, elements, node}: what can be pointed at, and the elements that stand for it.
+// The text, and what the mouse and the keyboard do. An item is what can be pointed at, with the
+// elements that stand for it: {place, step, elements}, and in a beam search its node too.
 
 let pinned = null; // the item that was focused last; pointing at another shows that one meanwhile
 

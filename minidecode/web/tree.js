@@ -36,7 +36,8 @@ function edges(levels) {
   svg.setAttribute("width", 20 + COLUMN * levels.length);
   svg.setAttribute("height", 20 + ROW * Math.max(0, ...levels.map((nodes) => nodes.length)));
   for (const node of levels.flat().filter((x) => x.above).sort((a, b) => a.best - b.best)) {
-    const [x, y, toX, toY] = [left(node.above) + NODE, middle(node.above), left(node), middle(node)];
+    const x = left(node.above) + NODE, y = middle(node.above);
+    const toX = left(node), toY = middle(node);
     const bend = (toX - x) / 2;
     const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
     path.setAttribute("d", `M${x} ${y} C${x + bend} ${y} ${toX - bend} ${toY} ${toX} ${toY}`);
@@ -48,7 +49,8 @@ function edges(levels) {
 
 function nodeElement(node) {
   const name = node.place ? visible(label(node.place.token)) : "(blocked)";
-  const end = node.rank === undefined ? node.total.toFixed(2).replace("-", "\u2212") : `#${node.rank + 1}`;
+  const total = node.total.toFixed(2).replace("-", "\u2212");
+  const end = node.rank === undefined ? total : `#${node.rank + 1}`;
   const element = make("div", {
     class: `node ${node.fate}${node.best ? " best" : ""}`,
     role: "treeitem",

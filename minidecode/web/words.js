@@ -45,46 +45,48 @@ const own = (place, values) => (values ? values[place.ids.indexOf(place.token)] 
 function sentence(item) {
   const { place, step, node } = item;
   if (node) return hypothesis(node);
+  const rival = step.places.find((x) => x.position === place.position && x !== place);
+  if (place.kind === "accepted" || place.kind === "rejected") return tested(place, rival);
   const p = number(own(place, place.p.final));
-  const q = place.q ? number(own(place, place.q.final)) : "";
-  const certain = place.p.kept === 1;
-  const u = place.drawn === undefined || certain ? "" : `; the number drawn was ${number(place.drawn)}`;
-  const other = step.places.find((x) => x.position === place.position && x !== place);
-  switch (place.kind) {
-    case "accepted":
-    case "rejected":
-      return tested(place, p, q, other);
-    case "correction":
-      return place.residual
-        ? `Correction: after the rejection of ${quoted(other.token)} drawn from max(0, p \u2212 q), ` +
-            `where its share is ${number(own(place, place.residual))}${u}.`
-        : `Correction: the ${P}'s own draw, where the draft was ${quoted(other.token)}. ${noisy(place)}`;
-    case "bonus":
-      return `Bonus: all ${step.drafted} drafts were accepted, so the ${P}'s next row gives one more, ` +
-        `with p = ${p}${u}. ${noisy(place)}`;
+  if (place.kind === "correction") {
+    if (place.noise) return `Correction: with the noise here the ${P} draws it. ${noise(place)}`;
+    const share = number(own(place, place.residual));
+    return `Correction: after the rejection of ${quoted(rival.token)} drawn from ` +
+      `max(0, p \u2212 q), where its share is ${share}${uniform(place)}.`;
   }
+  if (place.kind === "bonus") {
+    return `Bonus: all ${step.drafted} drafts were accepted, so the ${P}'s next row gives one ` +
+      `more, with p = ${p}${uniform(place)}. ${noise(place)}`;
+  }
+  const how = place.p.kept === 1 ? "The only token left" : "Drawn";
   const score = place.scores ? ` Its score is ${number(own(place, place.scores))}.` : "";
-  const how = certain ? "The only token left" : "Drawn";
-  return `${how}, with probability ${p}${u}.${score} ${noisy(place)}`;
+  return `${how}, with probability ${p}${uniform(place)}.${score} ${noise(place)}`;
 }
 
-function tested(place, p, q, other) {
+function tested(place, rival) {
   const verdict = place.kind === "accepted" ? "Accepted" : "Rejected";
+  const [p, q] = [place.p, place.q].map((bars) => number(own(place, bars.final)));
   if (place.acceptance === undefined) {
-    return place.kind === "accepted"
-      ? `Accepted: it is the ${P}'s own draw too. p = ${p}, q = ${q}. ${noisy(place)}`
-      : `Rejected: the ${P} itself draws ${quoted(other.token)}. p = ${p}, q = ${q}. ${noisy(place)}`;
+    const drawn = rival ? quoted(rival.token) : "it too";
+    const outcome = `${verdict}: with the noise here the ${P} draws ${drawn}.`;
+    return `${outcome} p = ${p}, q = ${q}. ${noise(place)}`;
   }
-  const chance = `min(1, p/q) = min(1, ${p}/${q}) = ${number(place.acceptance)}`;
-  if (place.uniform === undefined) return `${verdict}: ${chance}.`;
+  const limit = number(place.acceptance);
+  const chance = `${verdict}: min(1, p/q) = min(1, ${p}/${q}) = ${limit}`;
+  if (place.uniform === undefined) return `${chance}.`;
   const sign = place.kind === "accepted" ? "<" : "\u2265";
-  return `${verdict}: ${chance}, and the number drawn was ${number(place.uniform)} ${sign} ${number(place.acceptance)}.`;
+  return `${chance}, and the number drawn was ${number(place.uniform)} ${sign} ${limit}.`;
 }
 
-function noisy(place) {
-  return place.noise
-    ? `Drawn as the largest log p + noise; its noise is ${number(own(place, place.noise))}.`
-    : "";
+function uniform(place) {
+  if (place.drawn === undefined || place.p.kept === 1) return "";
+  return `; the number drawn was ${number(place.drawn)}`;
+}
+
+function noise(place) {
+  if (!place.noise) return "";
+  const value = number(own(place, place.noise));
+  return `Drawn is the largest sum of log-probability and noise; here the noise is ${value}.`;
 }
 
 function hypothesis(node) {
@@ -99,7 +101,8 @@ function hypothesis(node) {
 function cutNote(name, bars) {
   if (!bars || bars.kept === undefined) return [];
   const cuts = (bars.cuts || []).filter(([, count]) => count > 0).map(([setting, count, share]) =>
-    `${SETTINGS[setting]} cut ${count}, which had ${(100 * share).toFixed(1)} %`);
-  const kept = `${name}: ${bars.kept} ${bars.kept === 1 ? "token was" : "tokens were"} left to draw from`;
+    `${SETTINGS[setting]} cut ${count}, which had ${(100 * share).toFixed(1)}\u00a0%`);
+  const tokens = bars.kept === 1 ? "token was" : "tokens were";
+  const kept = `${name}: ${bars.kept} ${tokens} left to draw from`;
   return [make("p", { class: "quiet" }, [kept, ...cuts].join("; ") + ".")];
 }
