@@ -217,8 +217,10 @@ def test_greedy_row_by_its_own_measures(pair):
         ("speculative:schedule=never", "schedule"),
     ],
 )
-def test_settings_are_checked_before_the_first_text(pair, label, complaint):
+def test_settings_are_checked_before_the_first_pass(pair, monkeypatch, label, complaint):
     (target, tokenizer), small = pair
+    for model in (target, small):
+        monkeypatch.setattr(model, "forward_many", pytest.fail)
     with pytest.raises(InputError, match=complaint):
         compare(
             ["greedy", label],
@@ -228,7 +230,6 @@ def test_settings_are_checked_before_the_first_text(pair, label, complaint):
             draft=small,
             amateur=small,
             max_new_tokens=5,
-            on_text=pytest.fail,
         )
 
 
