@@ -1,9 +1,11 @@
-"""What the build puts into the extension: portable code, wide registers only where chosen."""
+"""What the build puts into the extension, and which kernels are then used."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,86 @@ def test_setup_bakes_in_no_processor():
     flags = [text for text in literals if isinstance(text, str) and text.startswith("-")]
     assert "-O3" in flags
     assert not [f for f in flags if re.match(r"-(m|ffast-math|Ofast|funsafe)", f)]
+
+
+# Which kernels are used
+
+
+def report(code, directory=None, **env):
+    """(printed, on standard error) by a new Python; `directory` holds the package it imports."""
+    paths = [str(directory)] if directory else []
+    env = {"PYTHONPATH": os.pathsep.join([*paths, *filter(None, sys.path)])} | env
+    env = {name: value for name, value in os.environ.items() if name not in CHOICES} | env
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, cwd=directory, capture_output=True, text=True
+    )
+    return done.stdout.strip(), done.stderr.strip()
+
+
+CHOICES = ("MINIDECODE_BACKEND", "MINIDECODE_ISA", "MINIDECODE_THREADS", "OMP_NUM_THREADS")
+WHICH = "from minidecode import kernels as k; print(k.backend, k.instruction_set())"
+USE = "import numpy as np; from minidecode import kernels as k; k.softmax(np.zeros(3))"
+
+
+@pytest.fixture
+def without_extension(tmp_path):
+    package = Path(kernels.__file__).parent.parent
+    left_out = shutil.ignore_patterns("_native*", "weights", "__pycache__")
+    shutil.copytree(package, tmp_path / "minidecode", ignore=left_out)
+    return tmp_path
+
+
+def test_numpy_can_be_forced():
+    assert report(WHICH, MINIDECODE_BACKEND="numpy") == ("numpy None", "")
+
+
+def test_the_compiled_kernels_are_used_where_they_are():
+    if not list(Path(kernels.__file__).parent.glob("_native*")):
+        pytest.skip("the compiled kernels are not built")
+    for env in ({}, {"MINIDECODE_BACKEND": "native"}, {"MINIDECODE_BACKEND": ""}):
+        printed, error = report(WHICH, **env)
+        assert printed.startswith("native ") and error == ""
+
+
+def test_without_the_extension_numpy_is_used_and_one_line_says_so(without_extension):
+    printed, error = report(WHICH, without_extension)
+    assert printed == "numpy None"
+    assert "compiled kernels are missing" in error and error.count("\n") == 0
+    assert report(WHICH, without_extension, MINIDECODE_BACKEND="numpy") == ("numpy None", "")
+
+
+def test_without_the_extension_native_cannot_be_forced(without_extension):
+    _, error = report(USE, without_extension, MINIDECODE_BACKEND="native")
+    assert error.splitlines()[-1].endswith(
+        "BackendError: MINIDECODE_BACKEND=native: the compiled kernels are missing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MINIDECODE_BACKEND", "Native"),
+        ("MINIDECODE_THREADS", "0"),
+        ("MINIDECODE_THREADS", "two"),
+        ("MINIDECODE_THREADS", "1.5"),
+        ("MINIDECODE_THREADS", "99999999999"),
+        ("OMP_NUM_THREADS", "-1"),
+    ],
+)
+def test_a_variable_that_cannot_be_followed_is_named_where_a_kernel_is_used(name, value):
+    _, error = report(USE, **{name: value})
+    assert f"BackendError: {name}: got '{value}'" in error.splitlines()[-1]
+    assert report("import minidecode", **{name: value}) == ("", "")
+
+
+@pytest.mark.parametrize("value", ["avx1024", "AVX2"])
+def test_an_instruction_set_that_there_is_not_is_refused(value):
+    """A typing error must not pass for a choice: plain code is several times slower."""
+    if not list(Path(kernels.__file__).parent.glob("_native*")):
+        pytest.skip("the compiled kernels are not built")
+    _, error = report(USE, MINIDECODE_ISA=value)
+    assert f"MINIDECODE_ISA: got '{value}'" in error
+
+
+def test_an_empty_instruction_set_is_none_asked_for():
+    assert report(WHICH, MINIDECODE_ISA="") == report(WHICH)
