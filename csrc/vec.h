@@ -60,16 +60,18 @@ struct Vec {
     INLINE T sum() const {
         T a[lanes];
         store(a);
-        for (int half = lanes / 2; half > 0; half /= 2)
-            for (int i = 0; i < half; i++) a[i] += a[i + half];
-        return a[0];
+        return fold<lanes / 2>(a, [](T x, T y) { return x + y; });
     }
     INLINE T max() const {
         T a[lanes];
         store(a);
-        for (int half = lanes / 2; half > 0; half /= 2)
-            for (int i = 0; i < half; i++) a[i] = a[i] > a[i + half] ? a[i] : a[i + half];
-        return a[0];
+        return fold<lanes / 2>(a, [](T x, T y) { return x > y ? x : y; });
+    }
+    template <int half, class Two>
+    static INLINE T fold(T* a, Two two) {
+        for (int i = 0; i < half; i++) a[i] = two(a[i], a[i + half]);
+        if constexpr (half == 1) return a[0];
+        else return fold<half / 2>(a, two);
     }
 };
 
