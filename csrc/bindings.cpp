@@ -16,6 +16,12 @@ std::string text(py::handle object) { return py::str(object).cast<std::string>()
 
 std::string shape_text(const py::array& a) { return text(a.attr("shape")); }
 
+py::array as_array(const char* name, py::handle object) {
+    auto a = py::array::ensure(object);
+    if (!a) throw py::type_error(std::string(name) + ": got what is no array");
+    return a;
+}
+
 bool is_float32(const char* name, const py::array& a) {
     if (py::isinstance<py::array_t<float>>(a)) return true;
     if (py::isinstance<py::array_t<double>>(a)) return false;
@@ -151,7 +157,7 @@ py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_ou
                               std::to_string(panels.shape(1)) + "] was wanted");
     py::array_t<T> bias;
     if (!bias_in.is_none()) {
-        bias = contiguous<T>("bias", py::array::ensure(bias_in));
+        bias = contiguous<T>("bias", as_array("bias", bias_in));
         check_vector("bias", bias, n_out);
         a.bias = bias.data();
     }
@@ -184,7 +190,7 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
     std::vector<py::array_t<T>> held;
     int64_t positions = 0;
     for (const py::handle& item : page_list) {
-        held.push_back(contiguous<T>("pages", py::array::ensure(item)));
+        held.push_back(contiguous<T>("pages", as_array("pages", item)));
         const auto& page = held.back();
         if (page.ndim() != 5 || page.shape(1) != 2 || page.shape(2) != a.heads ||
             page.shape(4) != a.head_dim)
@@ -277,30 +283,38 @@ double total(const py::array& x_in) {
     (is_float32(name, x) ? f<float>(x __VA_OPT__(, ) __VA_ARGS__) : f<double>(x __VA_OPT__(, ) __VA_ARGS__))
 
 PYBIND11_MODULE(_native, m) {
+    using py::arg;
     m.doc() = "The compiled kernels; minidecode.kernels.reference is their specification.";
-    m.def("softmax", [](const py::array& logits) { return BY_DTYPE(softmax, "logits", logits); });
-    m.def("sampling_filter", [](const py::array& logits, double temperature, int64_t top_k,
-                                double top_p, double epsilon) {
-        const Filter f = {temperature, top_k, top_p, epsilon};
-        is_float32("logits", logits);
-        check_filter(f);
-        return BY_DTYPE(sampling_filter, "logits", logits, f);
-    });
-    m.def("linear", [](const py::array& x, const py::array& panels, int64_t n_out,
-                       const py::object& bias) {
-        return BY_DTYPE(linear, "x", x, panels, n_out, bias);
-    });
-    m.def("attention", [](const py::array& q, const py::list& pages, int64_t layer, int64_t start,
-                          double scale) {
-        return BY_DTYPE(attention, "q", q, pages, layer, start, scale);
-    });
-    m.def("layer_norm", [](const py::array& x, const py::array& weight, const py::array& bias,
-                           double epsilon) {
-        return BY_DTYPE(layer_norm, "x", x, weight, bias, epsilon);
-    });
-    m.def("gelu", [](const py::array& x) { return BY_DTYPE(gelu, "x", x); });
-    m.def("total", [](const py::array& x) { return BY_DTYPE(total, "x", x); });
+    m.def("softmax", [](const py::array& logits) { return BY_DTYPE(softmax, "logits", logits); },
+          arg("logits"));
+    m.def("sampling_filter",
+          [](const py::array& logits, double temperature, int64_t top_k, double top_p,
+             double epsilon) {
+              const Filter f = {temperature, top_k, top_p, epsilon};
+              is_float32("logits", logits);
+              check_filter(f);
+              return BY_DTYPE(sampling_filter, "logits", logits, f);
+          },
+          arg("logits"), arg("temperature"), arg("top_k"), arg("top_p"), arg("epsilon"));
+    m.def("linear",
+          [](const py::array& x, const py::array& panels, int64_t n_out, const py::object& bias) {
+              return BY_DTYPE(linear, "x", x, panels, n_out, bias);
+          },
+          arg("x"), arg("panels"), arg("n_out"), arg("bias"));
+    m.def("attention",
+          [](const py::array& q, const py::list& pages, int64_t layer, int64_t start,
+             double scale) {
+              return BY_DTYPE(attention, "q", q, pages, layer, start, scale);
+          },
+          arg("q"), arg("pages"), arg("layer"), arg("start"), arg("scale"));
+    m.def("layer_norm",
+          [](const py::array& x, const py::array& weight, const py::array& bias, double epsilon) {
+              return BY_DTYPE(layer_norm, "x", x, weight, bias, epsilon);
+          },
+          arg("x"), arg("weight"), arg("bias"), arg("epsilon"));
+    m.def("gelu", [](const py::array& x) { return BY_DTYPE(gelu, "x", x); }, arg("x"));
+    m.def("total", [](const py::array& x) { return BY_DTYPE(total, "x", x); }, arg("x"));
     m.def("num_threads", &num_threads);
-    m.def("set_num_threads", &set_num_threads);
+    m.def("set_num_threads", &set_num_threads, arg("n"));
     m.def("instruction_set", [] { return instruction_set().name; });
 }

@@ -113,7 +113,7 @@ struct Exp<double> {
     static constexpr int mantissa = 52, bias = 1023, terms = 13;
 };
 
-// exp of every lane to about one unit in the last place. Below `low` it is 0, NaN stays NaN.
+// exp of every lane to about one unit in the last place. Below `low` it is 0, above `high` inf; NaN stays NaN.
 template <class T>
 INLINE Vec<T> exp(const Vec<T>& x) {
     typedef Exp<T> E;
@@ -143,6 +143,7 @@ INLINE Vec<T> exp(const Vec<T>& x) {
         memcpy(&power, &bits, sizeof power);
         const Native result = sum * power;
         v.part[i] = x.part[i] < low ? Native{} : result;
+        v.part[i] = x.part[i] > high ? Native{} + T(__builtin_inf()) : v.part[i];
     }
     return v;
 }

@@ -50,12 +50,16 @@ class Dice:
         self.seed = check_seed(seed)
         self._generator = np.random.default_rng(self.seed)
 
+    def uniform(self):
+        """The next random number, in [0, 1)."""
+        return self._generator.random()
+
     def choose(self, probs, position):
-        return inverse_cdf(probs, self._generator.random())
+        return inverse_cdf(probs, self.uniform())
 
     def accept(self, probability):
-        # random() lies in [0, 1): strictly below, so probability 0 never passes and 1 always does
-        return self._generator.random() < probability
+        # strictly below, so that probability 0 never passes and 1 always does
+        return self.uniform() < probability
 
 
 class GumbelDice:

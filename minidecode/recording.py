@@ -86,33 +86,29 @@ class ListeningChance(Listening):
     """Of `Dice` it hears the uniform numbers too; the stream they come from stays the same."""
 
     def __init__(self, inner, notes):
-        self.heard = _Generator(inner._generator) if isinstance(inner, Dice) else _Generator(None)
-        if isinstance(inner, Dice):
-            inner = copy.copy(inner)
-            inner._generator = self.heard
         super().__init__(inner, notes)
+        self.uniform = None  # the last one
+        if isinstance(inner, Dice):
+            self.inner = copy.copy(inner)  # shares the generator
+            self.inner.uniform = self._hear(inner.uniform)
+
+    def _hear(self, uniform):
+        def heard():
+            self.uniform = float(uniform())
+            return self.uniform
+
+        return heard
 
     def choose(self, probs, position):
         token = self.inner.choose(probs, position)
         noise = self.inner.noise(position, len(probs)) if self.inner.coupled else None
-        self.notes.draws.append(Draw(probs, position, token, self.heard.last, noise))
+        self.notes.draws.append(Draw(probs, position, token, self.uniform, noise))
         return token
 
     def accept(self, probability):
         accepted = self.inner.accept(probability)
-        self.notes.trials.append(Trial(float(probability), bool(accepted), self.heard.last))
+        self.notes.trials.append(Trial(float(probability), bool(accepted), self.uniform))
         return accepted
-
-
-class _Generator:
-    """A NumPy generator whose last uniform number can be read."""
-
-    def __init__(self, generator):
-        self.generator, self.last = generator, None
-
-    def random(self):
-        self.last = float(self.generator.random())
-        return self.last
 
 
 class ListeningDraft(Listening):

@@ -7,7 +7,7 @@ Letters: n rows (new tokens), t tokens before them, h heads, V vocabulary.
 
 import numpy as np
 
-from .packing import pack
+from .packing import PANEL, pack
 
 __all__ = [
     "attention",
@@ -46,7 +46,8 @@ def softmax(logits):
     """Probabilities [V] or [n, V]. The maximum is subtracted first, so exp never overflows."""
     logits = floats("logits", logits, ndim=(1, 2))
     check_logits(logits)
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    with np.errstate(over="ignore", under="ignore"):  # far below the maximum is -inf, is 0
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     total = weights.sum(axis=-1, keepdims=True, dtype=np.float64)
     return (weights / total).astype(logits.dtype)
 
@@ -69,10 +70,9 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     if temperature == 0:
         probs[np.argmax(logits)] = 1
         return probs.astype(logits.dtype)
-    scaled = logits.astype(np.float64) - np.float64(logits.max())
-    with np.errstate(over="ignore"):  # a tiny temperature sends all but the maximum to -inf
-        scaled /= temperature
-    weights = np.exp(scaled)
+    with np.errstate(over="ignore", under="ignore"):  # far below the maximum is -inf, is 0
+        scaled = (logits.astype(np.float64) - np.float64(logits.max())) / temperature
+        weights = np.exp(scaled)
     order = np.argsort(-scaled, kind="stable")  # likeliest first, ties to the lower id
     kept = order[:top_k] if top_k else order
     if top_p < 1:
@@ -138,7 +138,8 @@ def linear(x, weight, bias=None):
     x = floats("x", x, ndim=(2,))
     check_linear(x, weight, bias)
     product = np.matmul(x, weight.panels)  # [panels, n, 16]
-    out = product.swapaxes(0, 1).reshape(len(x), -1)[:, : weight.n_out]
+    columns = product.swapaxes(0, 1).reshape(len(x), PANEL * len(weight.panels))
+    out = columns[:, : weight.n_out]
     return np.ascontiguousarray(out) if bias is None else out + bias
 
 
