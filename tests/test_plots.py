@@ -100,11 +100,11 @@ def test_a_text_is_cut_as_it_is_written():
 
 
 def test_a_repeated_phrase_by_hand():
-    data = plot_data.repetition(BIGRAMS, Letters(), ["ab", "c"], prompt="a", times=3)
+    data = plot_data.repetition(BIGRAMS, Letters(), ["ab", "c"], prompt="a", times=4)
     ab, c = data["phrases"]
-    np.testing.assert_allclose(ab["probabilities"], [0.1 * 0.6, 0.5 * 0.6, 0.5 * 0.6])
+    np.testing.assert_allclose(ab["probabilities"], [0.1 * 0.6, *[0.5 * 0.6] * 3])
     np.testing.assert_allclose(ab["geometric means"], np.sqrt(ab["probabilities"]))
-    np.testing.assert_allclose(c["probabilities"], [0.3, 0.4, 0.4])
+    np.testing.assert_allclose(c["probabilities"], [0.3, 0.4, 0.4, 0.4])
     assert (ab["tokens"], c["tokens"]) == (2, 1)
 
 
@@ -312,13 +312,20 @@ def test_metrics_leave_out_empty_columns_and_errors_that_are_not(figures):
     columns += ("perplexity", "tokens", "tokens_per_second", "acceptance_rate")
     row = {name: value for c in columns for name, value in ((c, 2.0), (f"{c}_error", None))}
     row |= {"acceptance_rate": None, "repeats": 0.0}
-    rows = [row | {"method": "greedy"}, row | {"method": "sample", "perplexity_error": 0.5}]
+    rows = [row | {"method": "greedy", "tokens_per_second": None}]
+    rows += [row | {"method": "sample", "perplexity_error": 0.5}]
     figure = draw(figures, "metrics", {"prompts": ["a"], "seeds": 2, "methods": rows})
     shown = [ax for ax in figure.axes if ax.axison]
     assert len(shown) == 9
-    bars = {ax.get_title(): [bar.get_width() for bar in ax.patches] for ax in shown}
-    assert bars["perplexity"] == [2, 2]
-    assert bars["share in repeated 4-grams"] == [0, 0]
+    panels = {ax.get_title(): ax for ax in shown}
+    perplexity = panels["perplexity"]
+    assert [bar.get_width() for bar in perplexity.patches] == [2, 2]
+    assert [text.get_text() for text in perplexity.texts] == ["2", "2"]
+    assert [text.get_text() for text in panels["tokens/s"].texts] == ["2"]
+    assert [text.get_text() for text in panels["share in repeated 4-grams"].texts] == ["0", "0"]
+    bars = next(each for each in perplexity.containers if hasattr(each, "errorbar"))
+    lines = bars.errorbar.lines[2][0].get_segments()
+    assert [len(line) for line in lines] == [0, 2]
 
 
 def test_more_lines_than_can_be_told_apart_are_refused(figures):
@@ -403,7 +410,7 @@ def test_other_formats_are_the_same_each_time(figures, tmp_path, ending, start):
 
 def test_tokens_are_shown_as_they_are(figures, tmp_path, recwarn, capfd):
     data = plot_data.filters(BIGRAMS, Letters(), ["a"])
-    data["contexts"][0]["tokens"] = ["$x_1$", r"$\frac", "\u732b"]
+    data["contexts"][0]["tokens"] = ["$x_1$", r"$\frac$", "\u732b"]
     write_picture(tmp_path / "a.svg", PLOTS["filters"], data)
     assert "$x_1$" in (tmp_path / "a.svg").read_text(encoding="utf-8")  # a comment tells each text
     assert len(recwarn) == 0
