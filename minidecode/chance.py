@@ -23,6 +23,17 @@ def check_seed(seed):
     return int(seed)
 
 
+def possible(probs):
+    """The tokens with a probability above 0, and their probabilities in float64."""
+    tokens = np.flatnonzero(probs)
+    weights = np.asarray(probs)[tokens].astype(np.float64)
+    if not 0 < weights.sum() < np.inf or weights.min() < 0:
+        raise InputError(
+            "probabilities to draw from: none below 0 and a finite positive sum wanted"
+        )
+    return tokens, weights
+
+
 def inverse_cdf(probs, u):
     """The first token whose cumulative probability exceeds u, a number in [0, 1).
 
@@ -30,10 +41,8 @@ def inverse_cdf(probs, u):
     misses 1 by enough to make the last ones unreachable. Tokens of probability 0 are left out
     before the search, so no rounding can land on one.
     """
-    tokens = np.flatnonzero(probs)
-    cumulative = np.cumsum(probs[tokens], dtype=np.float64)
-    if not len(tokens) or not 0 < cumulative[-1] < np.inf:
-        raise InputError("probabilities to draw from: a finite positive sum was wanted")
+    tokens, weights = possible(probs)
+    cumulative = np.cumsum(weights)
     index = np.searchsorted(cumulative, u * cumulative[-1], side="right")
     return int(tokens[min(index, len(tokens) - 1)])
 
@@ -84,10 +93,8 @@ class GumbelDice:
             return -np.log(-np.log(u))
 
     def choose(self, probs, position):
-        tokens = np.flatnonzero(probs)
-        if not len(tokens):
-            raise InputError("probabilities to draw from: a finite positive sum was wanted")
-        scores = np.log(probs[tokens], dtype=np.float64) + self.noise(position, len(probs))[tokens]
+        tokens, weights = possible(probs)
+        scores = np.log(weights) + self.noise(position, len(probs))[tokens]
         return int(tokens[np.argmax(scores)])
 
     def accept(self, probability):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .chance import possible
 from .errors import InputError, MinidecodeError
 from .sampling import sample
 
@@ -27,11 +28,8 @@ class Enumerator:
         self.factors = []
 
     def choose(self, probs, position):
-        tokens = np.flatnonzero(probs)
-        weights = [float(w) for w in np.asarray(probs)[tokens]]
+        tokens, weights = possible(probs)
         total = math.fsum(weights)
-        if not 0 < total < math.inf or min(weights) < 0:
-            raise InputError("probabilities to draw from: none below 0 and a sum above 0 wanted")
         return int(tokens[self._branch([w / total for w in weights])])
 
     def accept(self, probability):
