@@ -29,7 +29,7 @@ def possible(probs):
     weights = np.asarray(probs)[tokens].astype(np.float64)
     if not 0 < weights.sum() < np.inf or weights.min() < 0:
         raise InputError(
-            "probabilities to draw from: none below 0 and a finite positive sum wanted"
+            "probabilities to draw from: a finite positive sum and none below 0 wanted"
         )
     return tokens, weights
 

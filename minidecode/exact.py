@@ -10,8 +10,6 @@ exact to rounding.
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from .chance import possible
 from .errors import InputError, MinidecodeError
 from .sampling import sample
