@@ -7,10 +7,10 @@ import argparse
 import os
 import sys
 
-from .commands import bench, generate, inflate, info, plot, trace, verify
+from .commands import bench, compare, generate, inflate, info, plot, trace, verify
 from .errors import InputError, LogitsError, MinidecodeError
 
-COMMANDS = (generate, trace, info, inflate, bench, plot, verify)
+COMMANDS = (generate, trace, compare, verify, bench, plot, inflate, info)
 
 
 class Parser(argparse.ArgumentParser):

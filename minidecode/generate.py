@@ -86,7 +86,9 @@ def _generate_beams(model, prompt, tokenizer, on_step, on_text, options):
     for name in ("warp", "chance", "draft", "stop"):
         if options.pop(name, None):
             raise InputError(f"{name}: has no effect with beam search")
-    contrast = {n: options.pop(n) for n in NEEDS["amateur"] if n in options}
+    contrast = {n: options.pop(n) for n in NEEDS["amateur"] if options.get(n) is not None}
+    if contrast and options.get("amateur") is None:
+        raise InputError(f"{next(iter(contrast))}: has no effect without amateur")
     if contrast:
         options["contrast"] = Contrast(**contrast)
     found = []

@@ -15,10 +15,6 @@ WARP_OPTIONS = {  # name: (type, help)
     "repetition_penalty": (float, "above 1 makes tokens seen before less likely"),
     "no_repeat_ngram_size": (int, "never write an n-gram of this size twice"),
 }
-DRAFT_OPTIONS = ("num_draft_tokens", "schedule")
-PROMPT_LOOKUP = "prompt-lookup"
-CONTRAST_OPTIONS = ("alpha", "beta", "amateur_temperature")
-BEAM_OPTIONS = ("length_penalty", "early_stopping", "num_return_sequences")
 SAMPLING_ONLY = ("temperature", "top_k", "top_p", "epsilon")
 
 
@@ -41,92 +37,6 @@ def add_warp(parser):
     for name, (kind, text) in WARP_OPTIONS.items():
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=kind, help=text, metavar=kind.__name__.upper())
-
-
-def add_draft(parser):
-    """The options of speculative decoding."""
-    parser.add_argument(
-        "--draft",
-        metavar="MODEL",
-        help="decode speculatively with drafts from this model, or from the text itself: "
-        f"{PROMPT_LOOKUP}",
-    )
-    parser.add_argument(
-        "--num-draft-tokens", type=int, metavar="K", help="tokens to draft at first (default: 4)"
-    )
-    parser.add_argument("--schedule", help="constant (default), heuristic or auto: how K changes")
-    parser.add_argument(
-        "--coupled",
-        action="store_true",
-        help="noise tied to positions: the same text with and without a draft",
-    )
-
-
-def add_contrast(parser):
-    """The options of contrastive decoding."""
-    parser.add_argument(
-        "--amateur",
-        metavar="MODEL",
-        help="decode contrastively against this model; as --draft too: speculatively",
-    )
-    parser.add_argument(
-        "--alpha", type=float, help="how plausible a token must be to the model (default: 0.1)"
-    )
-    parser.add_argument("--beta", type=float, help="strength of the later form of the score")
-    parser.add_argument("--amateur-temperature", type=float, metavar="FLOAT", help="default: 1")
-
-
-def add_beams(parser):
-    """The options of beam search."""
-    parser.add_argument("--num-beams", type=int, metavar="N", help="beam search with N beams")
-    parser.add_argument(
-        "--length-penalty", type=float, metavar="FLOAT", help="above 0 favours length (default: 1)"
-    )
-    parser.add_argument(
-        "--early-stopping", choices=("true", "false", "never"), help="default: false"
-    )
-    parser.add_argument("--num-return-sequences", type=int, metavar="N", help="default: 1")
-
-
-def check_dependants(args):
-    """Refuse options of a decoder that was not chosen; needs nothing loaded."""
-    for name, dependants in (
-        ("draft", DRAFT_OPTIONS),
-        ("amateur", CONTRAST_OPTIONS),
-        ("num_beams", BEAM_OPTIONS),
-    ):
-        if getattr(args, name) is None:
-            refuse_without_effect(args, dependants, f"without --{name.replace('_', '-')}")
-
-
-def draft_options(args, amateur=None):
-    """The arguments of `generate` for speculative decoding; loads the draft."""
-    if args.draft is None:
-        return {}
-    if args.draft == PROMPT_LOOKUP:
-        from ..draft import PromptLookupDraft
-
-        draft = PromptLookupDraft()
-    else:
-        draft = amateur if args.draft == args.amateur else load(args.draft)[0]
-    return {"draft": draft, **given(args, DRAFT_OPTIONS)}
-
-
-def contrast_options(args):
-    """The arguments of `generate` for contrastive decoding; loads the amateur."""
-    if args.amateur is None:
-        return {}
-    return {"amateur": load(args.amateur)[0], **given(args, CONTRAST_OPTIONS)}
-
-
-def beam_options(args):
-    """The arguments of `generate` for beam search."""
-    if args.num_beams is None:
-        return {}
-    options = {"num_beams": args.num_beams, **given(args, BEAM_OPTIONS)}
-    if args.early_stopping in ("true", "false"):
-        options["early_stopping"] = args.early_stopping == "true"
-    return options
 
 
 def is_given(value):

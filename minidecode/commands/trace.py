@@ -7,25 +7,17 @@ import sys
 from pathlib import Path
 
 from ..errors import InputError
-from .generate import warp_and_chance
-from .shared import (
+from .decoding import (
     BEAM_OPTIONS,
     CONTRAST_OPTIONS,
     DRAFT_OPTIONS,
-    add_beams,
-    add_contrast,
-    add_draft,
-    add_model,
-    add_prompt,
-    add_warp,
-    beam_options,
+    add_decoding,
     check_dependants,
-    contrast_options,
-    draft_options,
-    given,
-    load,
-    read_prompt,
+    limit_options,
+    model_options,
+    warp_and_chance,
 )
+from .shared import given, load, read_prompt
 
 LEGEND = """\
 With a draft there is a line a round: its number, drafts accepted and drafted, then the tokens.
@@ -49,19 +41,7 @@ def add(subparsers):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
-    add_prompt(parser)
-    add_model(parser)
-    parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
-    add_warp(parser)
-    parser.add_argument("--max-new-tokens", type=int, default=60, metavar="N")
-    add_draft(parser)
-    add_contrast(parser)
-    add_beams(parser)
-    parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
-    parser.add_argument(
-        "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
-    )
-    parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
+    add_decoding(parser, max_new_tokens=60)
     parser.add_argument(
         "--explain", action="store_true", help="p, q, the chance of acceptance and what was drawn"
     )
@@ -81,10 +61,7 @@ def run(args):
     from ..transcript import legend, step_lines, tree_lines
 
     settings = settings_shown(args, options)
-    options |= beam_options(args) | contrast_options(args)
-    options |= draft_options(args, options.get("amateur"))
-    options.update(tokenizer=tokenizer, max_new_tokens=args.max_new_tokens)
-    options |= given(args, ["stop"]) | ({"eos": None} if args.ignore_eos else {})
+    options |= model_options(args) | limit_options(args, tokenizer)
     style = {"colour": wants_colour(args.color), "explain": args.explain}
     spelling = Spelling(tokenizer, model.eos)
     title, names, steps = decode(model, prompt, **options)
