@@ -5,6 +5,7 @@ measured here comes out the same each time.
 """
 
 import itertools
+import statistics
 
 import numpy as np
 
@@ -222,7 +223,8 @@ def _fare(temperature, by_k):
         passes.append(
             {
                 "k": k,
-                "tokens a pass": sum(counts) / len(counts),
+                "tokens a pass": statistics.fmean(counts),
+                "standard error": statistics.pstdev(counts) / len(counts) ** 0.5,
                 "predicted": expected_tokens(by_position, k) if known else None,
             }
         )

@@ -57,7 +57,7 @@ def runtime(figure, data):
 
 
 def acceptance(figure, data):
-    """Acceptance by place, with standard errors, and tokens a pass against k, with theory."""
+    """Acceptance by place, and tokens a pass against k with theory; bars are standard errors."""
     figure.set_size_inches(10.5, 4.8)
     left, right = figure.subplots(1, 2)
     for number, (result, colour, marker) in enumerate(_series(data["results"])):
@@ -66,22 +66,36 @@ def acceptance(figure, data):
         rates = zip(result["acceptance by position"], result["tested"])
         known = [(i, a, n) for i, (a, n) in enumerate(rates, 1) if a is not None]
         places, y, tested = zip(*known)
-        errors = [(a * (1 - a) / n) ** 0.5 for a, n in zip(y, tested)]
+        errors = list(zip(*map(_wilson, y, tested)))
         aside = [place + 0.12 * number for place in places]  # error bars would hide each other
         left.errorbar(aside, y, errors, capsize=3, **look)
         by_k = result["by k"]
         k = [row["k"] for row in by_k]
-        right.plot(k, [row["tokens a pass"] for row in by_k], ls="", label=label, **look)
+        brought, errors = zip(*((row["tokens a pass"], row["standard error"]) for row in by_k))
+        right.errorbar(k, brought, errors, ls="", capsize=3, label=label, **look)
         predicted = [NAN if row["predicted"] is None else row["predicted"] for row in by_k]
         right.plot(k, predicted, color=colour, label=f"theory, {label}")
     left.set(ylim=(0, 1.05), xlabel="place of the draft in its round")
-    left.set_ylabel("accepted, of those tested (standard error)")
+    left.set_ylabel("accepted, of those tested")
     right.set(ylim=(1, None), xlabel="k, tokens drafted for each pass of the target")
     right.set_ylabel("tokens per pass of the target")
     for ax in (left, right):
         ax.grid(alpha=0.3)
         ax.xaxis.get_major_locator().set_params(integer=True, nbins=12)
-    _legend(figure, _handles(right), _engines(data))
+    heading = (
+        f"{_engines(data)}, {data['prompts']} texts of {data['max_new_tokens']} tokens for each k"
+    )
+    _legend(figure, _handles(right), f"{heading} (bars: standard error)")
+
+
+def _wilson(rate, n):
+    """How far the rate among n may be below and above: its standard error, also near 0 and 1.
+
+    Wilson 1927: with rate * (1 - rate) / n alone, one success of one would seem to be certain.
+    """
+    center = (rate + 0.5 / n) / (1 + 1 / n)
+    half = (rate * (1 - rate) / n + 0.25 / n**2) ** 0.5 / (1 + 1 / n)
+    return max(0.0, rate - center + half), max(0.0, center + half - rate)
 
 
 def probability(figure, data):

@@ -206,7 +206,12 @@ def test_theory_on_numbers_by_hand():
     assert result["acceptance by position"] == [3 / 5, 2 / 3]
     assert result["tested"] == [5, 3]
     assert result["by k"] == [
-        {"k": 2, "tokens a pass": 2, "predicted": pytest.approx(1 + 3 / 5 + 3 / 5 * 2 / 3)}
+        {
+            "k": 2,
+            "tokens a pass": 2,
+            "standard error": pytest.approx((4 / 5 / 5) ** 0.5),  # of 1, 1, 2, 3, 3
+            "predicted": pytest.approx(1 + 3 / 5 + 3 / 5 * 2 / 3),
+        }
     ]
 
 
@@ -295,6 +300,19 @@ def test_runtime_leaves_out_what_theory_cannot_tell(figures):
     figure = draw(figures, "runtime", data)
     theory = next(line for line in figure.axes[0].get_lines() if line.get_label() == "theory")
     assert np.isnan(theory.get_ydata()).tolist() == [False, True]
+
+
+def test_standard_errors_of_rates(figures):
+    by_k = [{"k": 3, "tokens a pass": 2.0, "standard error": 0.1, "predicted": None}]
+    result = {"temperature": 0.0, "acceptance by position": [0.5, 1.0, None], "by k": by_k}
+    result["tested"] = [100, 1, 0]
+    data = {"prompts": 1, "max_new_tokens": 9, "results": [result]}
+    left, right = draw(figures, "acceptance", data).axes
+    bars = [line.get_segments() for ax in (left, right) for line in ax.collections]
+    (half, one), (brought,) = (np.array(lines)[:, :, 1] for lines in bars)
+    np.testing.assert_allclose(half, [0.45, 0.55], atol=1e-3)  # sqrt(0.5 * 0.5 / 100)
+    np.testing.assert_allclose(one, [0.5, 1.0])  # one success of one: no certainty
+    np.testing.assert_allclose(brought, [1.9, 2.1])
 
 
 def test_filters_draw_what_is_cut_and_what_is_left(figures):

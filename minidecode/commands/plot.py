@@ -25,11 +25,11 @@ SPECULATION = {
     "k": (str, "tokens drafted a round, as in 1,2,4 (default: 1 to 10)"),
     "temperatures": (str, "as in 0,1 (the default)"),
     "max_new_tokens": (int, "length of a text (default: 64)"),
-    "prompts": (int, "how many, 1 to 8 (default: 4)"),
 }
 OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what measures
     "runtime": {
         **SPECULATION,
+        "prompts": (int, "how many, 1 to 8 (default: 4)"),
         "like": (str, "grow the model to gpt2, gpt2-medium or gpt2-large first"),
     },
     "probability": {
@@ -53,7 +53,7 @@ OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what m
         "top_p": (float, "default: 0.9"),
         "epsilon": (float, "default: 0.01"),
     },
-    "acceptance": SPECULATION,
+    "acceptance": {**SPECULATION, "prompts": (int, "how many, 1 to 8 (default: 8)")},
     "metrics": {
         **MODEL,
         "draft": (str, f"of speculative methods ({DRAFT} for the default model)"),
@@ -167,24 +167,24 @@ def filters(args):
 def runtime(args):
     from ..bench_speculative import measure_speculation
 
-    return speculation(args, measure_speculation)
+    return speculation(args, measure_speculation, n_prompts=4)
 
 
 def acceptance(args):
     from ..plot_data import acceptance
 
-    return speculation(args, acceptance)
+    return speculation(args, acceptance, n_prompts=8)
 
 
-def speculation(args, measure):
+def speculation(args, measure, n_prompts):
     from ..bench_speculative import PROMPTS
     from ..inflate import load_inflated
 
     names = {"model": args.model or DEFAULT_MODEL, "draft": args.draft or DRAFT}
     names["like"] = getattr(args, "like", None)
-    count = 4 if args.prompts is None else args.prompts
-    if not 1 <= count <= len(PROMPTS):
-        raise InputError(f"--prompts: got {count}, 1 to {len(PROMPTS)} was wanted")
+    n_prompts = n_prompts if args.prompts is None else args.prompts
+    if not 1 <= n_prompts <= len(PROMPTS):
+        raise InputError(f"--prompts: got {n_prompts}, 1 to {len(PROMPTS)} was wanted")
     options = given(args, max_new_tokens="max_new_tokens")
     if options.get("max_new_tokens", 2) < 2:
         raise InputError(f"--max-new-tokens: got {args.max_new_tokens}, at least 2 was wanted")
@@ -195,7 +195,7 @@ def speculation(args, measure):
     else:
         target, tokenizer = load_inflated(names["model"], args.like, progress=progress_bar())
     draft, _ = load(names["draft"])
-    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:count]]
+    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
     return names, measure(target, draft, prompts, progress=progress_bar(), **options)
 
 
