@@ -160,7 +160,9 @@ def summary(temperature, texts, lengths):
         "temperature": temperature,
         "acceptance by position": acceptance,
         "draft step, ms": draft_seconds and 1e3 * draft_seconds,
-        "pass over n, ms": {n: 1e3 * seconds for n, seconds in sorted(pass_seconds.items())},
+        "pass over n, ms": {
+            n: 1e3 * pass_seconds[n] for n in (1, *(k + 1 for k in lengths)) if n in pass_seconds
+        },
         "ways": ways,
     }
 

@@ -6,16 +6,16 @@ import tempfile
 
 from .shared import add_model, load, print_table, progress_bar
 
-COLUMNS = (
-    "tokens/s",
-    "speed-up",
-    "predicted speed-up",
-    "acceptance",
-    "drafted/pass",
-    "tokens/pass",
-    "time drafting",
-    "time outside both models",
-)
+COLUMNS = {  # figure: heading
+    "tokens/s": "tokens/s",
+    "speed-up": "speed-up",
+    "predicted speed-up": "predicted",
+    "acceptance": "acceptance",
+    "drafted/pass": "drafted/pass",
+    "tokens/pass": "tokens/pass",
+    "time drafting": "drafting",
+    "time outside both models": "neither",
+}
 
 
 def add(kinds):
@@ -112,11 +112,13 @@ def print_results(measured):
     )
     for result in measured["results"]:
         print(f"\ntemperature {result['temperature']:g}")
-        rows = [("", *COLUMNS)]
+        rows = [("", *COLUMNS.values())]
         for way, found in result["ways"].items():
             values = (found.get(name) for name in COLUMNS)
             rows.append((way, *("-" if v is None else f"{v:.3g}" for v in values)))
         print_table(rows)
         passes = ", ".join(f"{ms:.3g} over {n}" for n, ms in result["pass over n, ms"].items())
         step = result["draft step, ms"]
-        print(f"draft step {step:.3g} ms, pass of the target {passes} ms" if step else "")
+        if step:
+            print(f"draft step {step:.3g} ms; pass of the target, ms: {passes} tokens")
+    print("\ndrafting, neither: shares of the time spent in the draft, and in neither model")
