@@ -71,8 +71,21 @@ def add(subparsers):
 def run(args):
     from .. import compare
 
-    methods = [compare.parse_method(label) for label in args.methods or METHODS]
     prompts = read_prompts(args.prompts) if args.prompts is not None else compare.PROMPTS
+    names, compared = measure(args, args.methods, prompts)
+    if args.json:
+        print(json.dumps(as_json(args, prompts, names, compared)))
+    elif args.csv:
+        write_csv(compared)
+    else:
+        print_table([("", *HEADS.values()), *map(table_row, compared)])
+
+
+def measure(args, labels, prompts):
+    """({"draft" or "amateur": name}, what `compare.compare` found), with a progress bar."""
+    from .. import compare
+
+    methods = [compare.parse_method(label) for label in labels or METHODS]
     names = second_models(args, methods)
     models = {}
     for name in (args.model, *names.values()):
@@ -80,7 +93,7 @@ def run(args):
             models[name] = load(name)
     target, tokenizer = models[args.model]
     options = {kind: models[name][0] for kind, name in names.items()}
-    if args.ignore_eos:
+    if getattr(args, "ignore_eos", False):
         options["eos"] = None
     with contextlib.ExitStack() as stack:
         bar = progress_bar()
@@ -97,12 +110,7 @@ def run(args):
             on_text=bar and bar.update,
             **options,
         )
-    if args.json:
-        print(json.dumps(as_json(args, prompts, names, compared)))
-    elif args.csv:
-        write_csv(compared)
-    else:
-        print_table([("", *HEADS.values()), *map(table_row, compared)])
+    return names, compared
 
 
 def read_prompts(path):

@@ -1,7 +1,6 @@
 """`minidecode plot`: pictures of how decoders behave, each from a measured run."""
 
 import argparse
-import contextlib
 import json
 import sys
 
@@ -200,31 +199,14 @@ def speculation(args, measure, n_prompts):
 
 
 def metrics(args):
-    from .. import compare
-    from .compare import METHODS, as_json, second_models
+    from ..compare import PROMPTS
+    from .compare import as_json, measure
 
     args.model = args.model or DEFAULT_MODEL
     args.seeds = 3 if args.seeds is None else args.seeds
     args.max_new_tokens = 100 if args.max_new_tokens is None else args.max_new_tokens
-    methods = [compare.parse_method(label) for label in args.method or METHODS]
-    names = second_models(args, methods)
-    target, tokenizer = load(args.model)
-    with contextlib.ExitStack() as stack:
-        bar = progress_bar()
-        if bar is not None:
-            total = compare.n_texts(methods, compare.PROMPTS, args.seeds)
-            bar = stack.enter_context(bar(total=total, unit=" texts"))
-        compared = compare.compare(
-            methods,
-            compare.PROMPTS,
-            target=target,
-            tokenizer=tokenizer,
-            seeds=args.seeds,
-            max_new_tokens=args.max_new_tokens,
-            on_text=bar and bar.update,
-            **{kind: load(name)[0] for kind, name in names.items()},
-        )
-    return {}, as_json(args, compare.PROMPTS, names, compared)
+    names, compared = measure(args, args.method, PROMPTS)
+    return {}, as_json(args, PROMPTS, names, compared)
 
 
 MEASURE = {
