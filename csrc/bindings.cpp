@@ -166,7 +166,7 @@ py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_ou
     py::gil_scoped_release release;
     const std::vector<T> tiles = in_tiles(x.data(), a.n, a.n_in, instruction_set().kernels<T>().tall);
     a.tiles = tiles.data();
-    parallel_for(count, chunks_for(a.n_in * n_out), [&](int64_t begin, int64_t end) {
+    parallel_for(count, chunks_for(a.n * a.n_in * n_out), [&](int64_t begin, int64_t end) {
         instruction_set().kernels<T>().linear(a, begin, end);
     });
     return y;
@@ -178,7 +178,8 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
     check_dimensions("q", q_in, 3, 3);
     py::array_t<T> q = py::reinterpret_borrow<py::array_t<T>>(q_in);
     constexpr int64_t size = sizeof(T);
-    if (q.shape(2) > 1 && q.strides(2) != size) q = contiguous<T>("q", q_in);
+    const bool aligned = q.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_;
+    if (!aligned || (q.shape(2) > 1 && q.strides(2) != size)) q = contiguous<T>("q", q_in);
     if (q.strides(0) % size || q.strides(1) % size) q = contiguous<T>("q", q_in);
     Attention<T> a = {};
     a.q = q.data(), a.q_row = q.strides(0) / size, a.q_head = q.strides(1) / size;

@@ -60,5 +60,5 @@ struct InstructionSet {
     }
 };
 
-// The best this processor has, or the one named in MINIDECODE_ISA where the processor has it.
+// The best this processor has, at most the one named in MINIDECODE_ISA.
 const InstructionSet& instruction_set();

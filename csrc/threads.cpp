@@ -136,8 +136,11 @@ const InstructionSet& instruction_set() {
     static const InstructionSet& chosen = []() -> const InstructionSet& {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
         const char* wanted = std::getenv("MINIDECODE_ISA");
-        for (const InstructionSet* set : {&avx512_set, &avx2_set})
-            if (has(*set) && (!wanted || !std::strcmp(wanted, set->name))) return *set;
+        bool allowed = !wanted || !*wanted;  // from the one that is named on, downwards
+        for (const InstructionSet* set : {&avx512_set, &avx2_set}) {
+            allowed = allowed || !std::strcmp(wanted, set->name);
+            if (allowed && has(*set)) return *set;
+        }
 #endif
         return base_set;
     }();

@@ -1,6 +1,8 @@
 // A pool of threads that share the chunks of one job. Results never depend on who takes which chunk.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <exception>
 
 int num_threads();
 void set_num_threads(int n);
@@ -10,7 +12,8 @@ constexpr int64_t max_chunks = 0xffff;
 // Calls work(context, chunk) for every chunk 0 .. chunks-1 (max_chunks at most) and returns when all are done.
 void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context);
 
-// work(begin, end) over 0 .. items, in `chunks` runs of about one size
+// work(begin, end) over 0 .. items, in `chunks` runs of about one size. The first exception is kept
+// until all threads are through, and thrown again: the job lives on this stack.
 template <class F>
 void parallel_for(int64_t items, int64_t chunks, F work) {
     if (chunks > items) chunks = items;
@@ -22,9 +25,16 @@ void parallel_for(int64_t items, int64_t chunks, F work) {
     struct Job {
         F* work;
         int64_t items, chunks;
+        std::atomic_flag failed = ATOMIC_FLAG_INIT;
+        std::exception_ptr error = nullptr;
     } job = {&work, items, chunks};
     run_chunks(chunks, [](void* context, int64_t chunk) {
-        const Job& j = *static_cast<Job*>(context);
-        (*j.work)(chunk * j.items / j.chunks, (chunk + 1) * j.items / j.chunks);
+        Job& j = *static_cast<Job*>(context);
+        try {
+            (*j.work)(chunk * j.items / j.chunks, (chunk + 1) * j.items / j.chunks);
+        } catch (...) {
+            if (!j.failed.test_and_set()) j.error = std::current_exception();
+        }
     }, &job);
+    if (job.error) std::rethrow_exception(job.error);
 }

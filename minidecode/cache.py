@@ -67,9 +67,9 @@ class KVCache:
         """Roll back to the first `length` tokens; more than there are or below 0 is an error."""
         if not 0 <= length <= self.length:
             raise InputError(f"cache: cannot truncate {self.length} tokens to {length}")
-        self.length = length
         pages = -(-length // PAGE)
         del self.pages[pages:], self._owned[pages:]
+        self.length = length
 
     def fork(self):
         """A second cache with the same tokens; memory is shared until one of the two writes."""

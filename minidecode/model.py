@@ -178,7 +178,8 @@ def check_batch(batch, n_logits, vocab_size):
 
 def _per_sequence(n_logits, lengths):
     """`n_logits` as one number for each sequence, checked against the sequences' lengths."""
-    counts = [n_logits] * len(lengths) if isinstance(n_logits, int) else list(n_logits)
+    one_for_all = isinstance(n_logits, int | np.integer)
+    counts = [int(n_logits)] * len(lengths) if one_for_all else list(n_logits)
     if len(counts) != len(lengths):
         raise InputError(f"n_logits: got {len(counts)} numbers for {len(lengths)} sequences")
     for count, length in zip(counts, lengths, strict=True):

@@ -1,5 +1,7 @@
 """When a run ends: its limits, checked before the first step, and the reason it stopped."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .errors import ContextError, InputError
@@ -88,6 +90,8 @@ def prompt_ids(model, prompt, tokenizer=None):
         if tokenizer is None:
             raise InputError("prompt: got text, which needs a tokenizer; none was given")
         prompt = tokenizer.encode(prompt)
+    if not isinstance(prompt, Sequence | np.ndarray):
+        raise InputError(f"prompt: got {prompt!r:.50}, text or a list of token ids was wanted")
     if len(prompt) == 0:
         if model.bos is None:
             raise InputError("prompt: it is empty, and the model has no bos id to start from")

@@ -79,11 +79,14 @@ class Warp:
         if self.repetition_penalty != 1:
             seen = np.unique(np.asarray(history, dtype=np.int64))  # once each, however often seen
             old = logits[seen]
-            penalty = logits.dtype.type(self.repetition_penalty)
-            with np.errstate(over="ignore"):  # an overflow is refused later as an infinite logit
+            # An overflow is refused later as an infinite logit.
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                penalty = np.asarray(self.repetition_penalty).astype(logits.dtype)
                 logits[seen] = np.where(old > 0, old / penalty, old * penalty)
         if self.no_repeat_ngram_size:
-            logits[banned_tokens(history, self.no_repeat_ngram_size)] = -np.inf
+            banned = banned_tokens(history, self.no_repeat_ngram_size)
+            sound = logits[banned] < np.inf  # what is NaN or inf stays, to be refused
+            logits[np.array(banned, dtype=np.int64)[sound]] = -np.inf
         return logits
 
 

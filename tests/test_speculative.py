@@ -571,7 +571,7 @@ def test_a_draft_that_proposes_too_much_is_refused():
 
 
 def test_speculative_options_without_a_draft_are_refused():
-    with pytest.raises(InputError, match="num_draft_tokens: has no effect without a draft"):
+    with pytest.raises(InputError, match="num_draft_tokens: has no effect without draft"):
         generate(gpt2(cycle()), [0], num_draft_tokens=3, max_new_tokens=2)
 
 

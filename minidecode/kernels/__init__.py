@@ -34,6 +34,9 @@ __all__ = [
 def _choose(wanted):
     if wanted not in (None, "numpy", "native"):
         raise BackendError(f"MINIDECODE_BACKEND: got {wanted!r}, numpy or native was wanted")
+    isa = os.environ.get("MINIDECODE_ISA") or None
+    if isa not in (None, "avx512", "avx2", "neon", "plain"):
+        raise BackendError(f"MINIDECODE_ISA: got {isa!r}, avx512, avx2, neon or plain was wanted")
     threads = _threads_wanted()
     if wanted != "numpy":
         try:
