@@ -60,7 +60,8 @@ void check_dimensions(const char* name, const py::array& a, int low, int high) {
 // Work below this many bytes or operations is done sooner than a second thread wakes up.
 constexpr int64_t worth_sharing = 1 << 16;
 
-int64_t chunks_for(int64_t cost) { return cost < worth_sharing ? 1 : 4 * num_threads(); }
+// Many small chunks: at the end of a kernel a thread waits for the others' last one.
+int64_t chunks_for(int64_t cost) { return cost < worth_sharing ? 1 : 48 * num_threads(); }
 
 template <class T>
 [[noreturn]] void throw_no_distribution(const T* row, int64_t V) {

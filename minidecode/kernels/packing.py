@@ -1,5 +1,8 @@
 """Weights laid out for decoding: in panels of 16 output columns, each read once and in order."""
 
+import contextlib
+import mmap
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,9 +53,35 @@ def pack(matrix):
     return Packed(panels, n_out)
 
 
-def _aligned(shape, dtype, boundary=64):
-    """An empty array that begins at a cache line, so that no vector load crosses two."""
+_HUGE = 1 << 21  # bytes of a huge page
+_BLOCK = 1 << 26
+_lock = threading.Lock()
+_free = np.empty(0, np.uint8)  # what is left of the newest block
+
+
+def _aligned(shape, dtype):
+    """An empty array that begins at a cache line, in huge pages where the system has them.
+
+    With small pages, decoding loses speed to address translation. Matrices share blocks: huge pages
+    of its own would waste one on each.
+    """
+    global _free
     size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.empty(size + boundary, np.uint8)
-    start = -memory.ctypes.data % boundary
-    return memory[start : start + size].view(dtype).reshape(shape)
+    room = -(-size // 64) * 64
+    with _lock:
+        if room > len(_free):
+            _free = _block(max(room, _BLOCK))
+        taken, _free = _free[:size], _free[room:]
+    return taken.view(dtype).reshape(shape)
+
+
+def _block(size):
+    """Fresh memory [size] of bytes; what is never touched of it costs nothing."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        memory = np.empty(size + 64, np.uint8)
+        return memory[-memory.ctypes.data % 64 :]
+    block = mmap.mmap(-1, size + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel built without huge pages
+        block.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(block, np.uint8)
+    return memory[-memory.ctypes.data % _HUGE :]
