@@ -100,10 +100,10 @@ def test_any_model_keeps_its_distribution_in_any_larger_shape(model, seed):
 
 @pytest.fixture(scope="module")
 def story():
-    """The embedded target, and 80 tokens that it wrote itself."""
+    """The embedded target, and 48 tokens that it wrote itself."""
     model, tokenizer = load("storyteller-6m")
     tokens = tokenizer.encode("The king said")
-    tokens += [t for step in sample(model, tokens, max_new_tokens=77) for t in step.tokens]
+    tokens += [t for step in sample(model, tokens, max_new_tokens=45) for t in step.tokens]
     return model, tokens
 
 
