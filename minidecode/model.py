@@ -44,7 +44,7 @@ class GPT2:
         self.bos = config.bos_token_id
         self.watch = None
         self.tokenizer = None  # the one it was loaded with, if any
-        self._unknown_ids = np.asarray(unknown_ids, dtype=np.int64)
+        self._unknown_ids = _as_slice(np.asarray(unknown_ids, dtype=np.int64))
         # The embedding comes first: it is the largest, and while it is packed it exists twice.
         tied = config.tie_word_embeddings or "lm_head.weight" not in tensors
         self.head = pack(tensors["wte.weight" if tied else "lm_head.weight"].T)  # [d, V]
@@ -90,8 +90,7 @@ class GPT2:
         ends = [rows.stop for rows, _ in spans]
         wanted = [np.arange(end - count, end) for end, count in zip(ends, counts)]
         logits = linear(self._norm(x[np.concatenate(wanted)], self.ln_f), self.head)  # [rows, V]
-        if len(self._unknown_ids):
-            logits[:, self._unknown_ids] = -np.inf
+        logits[:, self._unknown_ids] = -np.inf
         for rows, cache in spans:  # last, so that an interrupted pass leaves them as they were
             cache.advance(rows.stop - rows.start)
         return np.split(logits, np.cumsum(counts)[:-1])
@@ -116,6 +115,13 @@ class GPT2:
 
     def _norm(self, x, weights):
         return layer_norm(x, *weights, self.config.layer_norm_epsilon)
+
+
+def _as_slice(ids):
+    """Ascending ids as a slice where they are one run, as in a padded vocabulary: far faster."""
+    if len(ids) and ids[-1] - ids[0] == len(ids) - 1:
+        return slice(int(ids[0]), int(ids[-1]) + 1)
+    return ids
 
 
 def _read_vectors(tensors, name):

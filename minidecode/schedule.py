@@ -1,8 +1,8 @@
 """How many tokens to draft in the next round.
 
-A schedule has `next() -> k` and `observe(k, drafted, accepted, draft_seconds, target_seconds)`,
-where drafted and accepted are counts. It is told of no round that a limit cut short: that the text
-ends says nothing of how good drafts are.
+A schedule has `next() -> k` and `observe(k, drafted, accepted, seconds)`: drafted and accepted
+are counts and seconds is (draft, target), or None for the round that also read the prompt. It is
+told of no round that a limit cut short: that the text ends says nothing of how good drafts are.
 """
 
 import statistics
@@ -24,7 +24,7 @@ class Constant:
     def next(self):
         return self.k
 
-    def observe(self, k, drafted, accepted, draft_seconds, target_seconds):
+    def observe(self, k, drafted, accepted, seconds):
         pass
 
 
@@ -34,7 +34,7 @@ class Heuristic(Constant):
     def __init__(self, k):
         super().__init__(max(1, min(k, MAX_DRAFT)))
 
-    def observe(self, k, drafted, accepted, draft_seconds, target_seconds):
+    def observe(self, k, drafted, accepted, seconds):
         if drafted < k:
             return  # the draft ended early: nothing is known of the tokens it did not draft
         change = 2 if accepted == k else -1
@@ -82,22 +82,26 @@ class Auto:
         self.until_probe = self.interval
         return max(1, min(best + (1 if self.rounds % 2 else -1), MAX_DRAFT))
 
-    def observe(self, k, drafted, accepted, draft_seconds, target_seconds):
+    def observe(self, k, drafted, accepted, seconds):
         for i in range(min(accepted + 1, drafted)):
             self.accepted[i] = self.FADE * self.accepted[i] + (i < accepted)
             self.tested[i] = self.FADE * self.tested[i] + 1
-        if drafted:
-            self.draft_cost.append(draft_seconds / drafted)
-        self.pass_cost.setdefault(drafted + 1, deque(maxlen=9)).append(target_seconds)
+        if seconds is not None:
+            draft_seconds, target_seconds = seconds
+            if drafted:
+                self.draft_cost.append(draft_seconds / drafted)
+            self.pass_cost.setdefault(drafted + 1, deque(maxlen=9)).append(target_seconds)
 
     def best(self):
-        """The k of 0 .. MAX_DRAFT with the highest expected rate."""
+        """The k with the highest expected rate: one more than has been tried, at the most.
+
+        Passes not seen are taken to cost what their neighbours do. For the next longer one this is
+        too little, so that it is tried, and then known; further ones would look better still.
+        """
+        seen = sorted(self.pass_cost)  # tokens in a pass, k + 1
+        k = np.arange(min(seen[-1], MAX_DRAFT) + 1)
         reached = np.cumprod(self.accepted / self.tested)
-        tokens = 1 + np.concatenate([[0], np.cumsum(reached)])  # [MAX_DRAFT + 1], by k
-        k = np.arange(MAX_DRAFT + 1)
-        # Passes not seen yet are taken to cost what their neighbours do: too little, so that they
-        # are tried, and then known.
-        seen = sorted(self.pass_cost)
+        tokens = 1 + np.concatenate([[0], np.cumsum(reached)])[: len(k)]
         costs = [statistics.median(self.pass_cost[n]) for n in seen]
         seconds = np.interp(k + 1, seen, costs) + k * statistics.median(self.draft_cost)
         return int(np.argmax(tokens / np.maximum(seconds, 1e-12)))

@@ -31,10 +31,10 @@ def verify(p, q, drafted, chance, position=0):
     drafts were drawn from. position: of the first draft in the sequence, for `chance`.
     """
     for i, x in enumerate(drafted):
-        p_i, q_i = np.asarray(p[i], np.float64), np.asarray(q[i], np.float64)  # [V]
-        if p_i[x] > 0 and chance.accept(min(1.0, p_i[x] / q_i[x])):
+        p_i, q_i = p[i], q[i]  # [V]
+        if p_i[x] > 0 and chance.accept(min(1.0, float(p_i[x]) / float(q_i[x]))):
             continue
-        residual = np.maximum(p_i - q_i, 0)
+        residual = np.maximum(np.subtract(p_i, q_i, dtype=np.float64), 0)
         # Rejection means q(x) > p(x), so some mass of p lies elsewhere; rounding can still lose it.
         return i, chance.choose(residual if residual.any() else p_i, position + i)
     k = len(drafted)
@@ -147,6 +147,7 @@ class Speculation:
     def propose(self):
         """Draft; sets `tokens` to feed to the target and `n_logits`, the rows it must return."""
         history = self.run.history
+        self.reads_prompt = self.cache.length == 0
         self.k = self.schedule.next()
         self.cut = self.k > self.run.remaining - 1  # one token always comes from the target
         k = min(self.k, self.run.remaining - 1)
@@ -178,9 +179,8 @@ class Speculation:
         except Blocked:  # at the first row that is asked for after all accepted drafts
             accepted, following = p.reached, []
         if not self.cut:
-            self.schedule.observe(
-                self.k, len(self.drafted), accepted, self.draft_seconds, target_seconds
-            )
+            seconds = (self.draft_seconds, target_seconds) if not self.reads_prompt else None
+            self.schedule.observe(self.k, len(self.drafted), accepted, seconds)
         tokens = run.commit(self.drafted[:accepted] + following)
         if not following and not run.finish_reason:
             run.block()
@@ -215,4 +215,8 @@ class TargetRows:
 
 def widen(row, size):
     """row [V] with probability 0 for ids up to size: a padded vocabulary's missing ids."""
-    return row if len(row) == size else np.pad(row, (0, size - len(row)))
+    if len(row) == size:
+        return row
+    wide = np.zeros(size)
+    wide[: len(row)] = row
+    return wide

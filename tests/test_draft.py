@@ -105,7 +105,7 @@ def observe(schedule, accepted, *, drafted=None, draft=1.0, target=10.0):
     drafted = k if drafted is None else drafted
     n = drafted + 1
     seconds = target(n) if callable(target) else target
-    schedule.observe(k, drafted, min(accepted, drafted), draft * drafted, seconds)
+    schedule.observe(k, drafted, min(accepted, drafted), (draft * drafted, seconds))
     return k
 
 
@@ -143,6 +143,24 @@ def test_auto_minds_what_longer_passes_cost():
     assert np.median(lengths[-40:]) <= 1
 
 
+def test_auto_takes_no_time_from_the_round_that_reads_the_prompt():
+    schedule = Auto(4)
+    schedule.observe(schedule.next(), 4, 4, None)
+    assert schedule.next() == 4
+    assert not schedule.pass_cost
+    assert schedule.accepted[0] / schedule.tested[0] > 0.75  # but what was accepted counts
+
+
+def test_auto_tries_no_more_than_one_draft_beyond_what_it_knows():
+    schedule = Auto(2)
+    longest = 2
+    for _ in range(60):
+        k = observe(schedule, 99, draft=0.01)
+        assert k <= longest + 2  # one beyond the longest pass, and one more to explore
+        longest = max(longest, k)
+    assert longest == MAX_DRAFT
+
+
 def test_auto_finds_the_length_that_the_formula_names():
     a, draft, target = 0.7, 1.0, lambda n: 10.0 + 0.2 * n
     rng = np.random.default_rng(0)
@@ -151,7 +169,7 @@ def test_auto_finds_the_length_that_the_formula_names():
     for _ in range(600):
         k = schedule.next()
         accepted = next((i for i in range(k) if rng.random() >= a), k)
-        schedule.observe(k, k, accepted, draft * k, target(k + 1))
+        schedule.observe(k, k, accepted, (draft * k, target(k + 1)))
         lengths.append(k)
     rate = [sum(a**i for i in range(k + 1)) / (k * draft + target(k + 1)) for k in range(17)]
     chosen = np.array(rate)[lengths[100:]]
