@@ -100,7 +100,7 @@ warps = st.builds(
 drafts = st.sampled_from(["model", "unsure", "lookup", "foreign"])
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
 @given(
     models(),
     models(),
@@ -135,7 +135,7 @@ def test_the_law_is_that_of_plain_sampling(target, small, padded, kind, warp, k,
     assert report.distance < 1e-12, report.worst()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(models(), models(), st.integers(1, 3))
 def test_each_draft_is_accepted_as_often_as_p_and_q_overlap(target, small, k):
     target, draft = target(()), small(())
@@ -241,7 +241,7 @@ def assert_same(got, wanted, model, prompt):
         assert got == wanted
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(
     st.lists(st.integers(1, 4095), min_size=1, max_size=8),
     st.integers(1, 9),
@@ -259,7 +259,7 @@ def test_greedy_text_is_that_of_greedy(pair, prompt, k, schedule, warp, lookup):
     assert_same(got, ids(sample(target, prompt, **options)), target, prompt)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=100)
 @given(
     st.lists(st.integers(1, 4095), min_size=1, max_size=8),
     st.integers(1, 9),
