@@ -88,10 +88,10 @@ def speculative_many(target, drafts, prompts, *, chances=None, **options):
         raise InputError(
             f"prompts: got {len(prompts)}, with {len(drafts)} drafts and {len(chances)} chances"
         )
-    if len({id(d) for d in drafts if not hasattr(d, "forward")}) < sum(
-        not hasattr(d, "forward") for d in drafts
-    ):
-        raise InputError("drafts: one draft object stands for two prompts, one each was wanted")
+    _check_own("drafts", [draft for draft in drafts if not hasattr(draft, "forward")])
+    _check_own("chances", [c for c in chances if c is not None and not c.coupled])
+    if hasattr(options.get("schedule"), "next"):
+        _check_own("schedule", [options["schedule"] for _ in prompts])
     running = {
         i: Speculation(target, draft, prompt, chance=chance, **options)
         for i, (draft, prompt, chance) in enumerate(zip(drafts, prompts, chances))
@@ -108,6 +108,12 @@ def speculative_many(target, drafts, prompts, *, chances=None, **options):
         seconds = clock() - started
         for (i, one), logits in zip(running.items(), rows):
             yield i, one.settle(logits, seconds)
+
+
+def _check_own(name, objects):
+    """Objects with a state of their own must not serve two sequences."""
+    if len({id(each) for each in objects}) < len(objects):
+        raise InputError(f"{name}: one object stands for two prompts, one each was wanted")
 
 
 class Speculation:
@@ -158,6 +164,9 @@ class Speculation:
             raise InputError(
                 f"draft: got {len(drafted)} tokens and {len(self.q)} rows, up to {k} were wanted"
             )
+        for x, row in zip(drafted, self.q):
+            if not (0 <= x < len(row) and row[x] > 0):
+                raise InputError(f"draft: got token {x}, which its q gives no probability")
         # An id the target does not have is certain to be rejected: it and what follows is not fed.
         known = [x < self.target.vocab_size for x in drafted]
         fed = known.index(False) if False in known else len(drafted)

@@ -537,6 +537,11 @@ def test_many_prompts_need_a_draft_each():
     draft = ModelDraft(model)
     with pytest.raises(InputError, match="one each"):
         list(speculative_many(model, [draft, draft], [[0], [1]], max_new_tokens=2))
+    dice = Dice(0)
+    with pytest.raises(InputError, match="chances: one object"):
+        list(speculative_many(model, model, [[0], [1]], chances=[dice, dice], max_new_tokens=2))
+    with pytest.raises(InputError, match="schedule: one object"):
+        list(speculative_many(model, model, [[0], [1]], schedule=Fixed(2), max_new_tokens=2))
     with pytest.raises(InputError, match="2, with 1 drafts"):
         list(speculative_many(model, [draft], [[0], [1]], max_new_tokens=2))
 
@@ -568,6 +573,17 @@ def test_a_draft_that_proposes_too_much_is_refused():
     model = gpt2(cycle())
     with pytest.raises(InputError, match="up to 4 were wanted"):
         list(speculative(model, Lying(model), [0], max_new_tokens=20))
+
+
+@pytest.mark.parametrize("token", [1, -1, 6])
+def test_a_draft_that_q_rules_out_is_refused(token):
+    class Impossible(ModelDraft):
+        def propose(self, history, k, warp, chance):
+            return [token], [np.eye(6)[0]]
+
+    model = gpt2(cycle())
+    with pytest.raises(InputError, match="q gives no probability"):
+        list(speculative(model, Impossible(model), [0], max_new_tokens=20))
 
 
 def test_speculative_options_without_a_draft_are_refused():
