@@ -55,7 +55,7 @@ def recordings():
     toy = Tokenizer(toy_tokenizer())
     V = toy.vocab_size
     models = spelled("A" + ODD, toy, V), spelled("A" + ODD.replace("”", "“"), toy, V)
-    odd = list(trace_speculative(*models, "A", tokenizer=toy))
+    odd = list(trace_speculative(*models, "A", tokenizer=toy, chance=Dice(5)))
     nothing = list(trace_sample(models[0], "A", tokenizer=toy, max_new_tokens=0))
     halves = TableModel(np.full((2, 2), 0.5))
     blocked = trace_beam(halves, [0], num_beams=2, max_new_tokens=9, no_repeat_ngram_size=1)
