@@ -59,7 +59,8 @@ class Traced:
 def trace_sample(model, prompt, *, warp=None, chance=None, **limits):
     """`sample`, yielding a `Traced` for each of its steps. Arguments as there."""
     warp, notes = warp or Warp(), Notes()
-    listening = ListeningWarp.like(warp, notes), ListeningChance(chance or Dice(), notes)
+    chance = Dice() if chance is None else chance
+    listening = ListeningWarp.like(warp, notes), ListeningChance(chance, notes)
     for step in sample(model, prompt, warp=listening[0], chance=listening[1], **limits):
         places = []
         for look, draw in zip(notes.looks, notes.draws):
@@ -73,13 +74,14 @@ def trace_sample(model, prompt, *, warp=None, chance=None, **limits):
 def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **options):
     """`speculative`, yielding a `Traced` for each of its rounds. Arguments as there."""
     warp, ours, theirs = warp or Warp(), Notes(), Notes()
+    chance = Dice() if chance is None else chance
     draft = ModelDraft(draft) if hasattr(draft, "forward") else draft
     rounds = speculative(
         target,
         ListeningDraft(draft, theirs),
         prompt,
         warp=ListeningWarp.like(warp, ours),
-        chance=ListeningChance(chance or Dice(), ours),
+        chance=ListeningChance(chance, ours),
         **options,
     )
     for step in rounds:

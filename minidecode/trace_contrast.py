@@ -54,8 +54,9 @@ class _Heard:
         self.warp = options.get("warp") or Warp(temperature=0)
         self.ours, self.theirs = Notes(), Notes()
         self.models = ListeningModel(expert, self.ours), ListeningModel(amateur, self.theirs)
-        chance = ListeningChance(options.get("chance") or Dice(), self.ours)
-        self.options = options | {"chance": chance}
+        chance = options.get("chance")
+        chance = Dice() if chance is None else chance
+        self.options = options | {"chance": ListeningChance(chance, self.ours)}
         self.history = prompt_ids(expert, prompt, options.get("tokenizer"))
         self.drafted, self.tested = (), 1
 
