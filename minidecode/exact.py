@@ -127,5 +127,5 @@ def tokens_of(steps):
     """The ids in a stream of `Step`s or of ids, as a tuple."""
     tokens = []
     for step in steps:
-        tokens.extend(getattr(step, "tokens", None) or ([] if hasattr(step, "tokens") else [step]))
+        tokens.extend(step.tokens if hasattr(step, "tokens") else [step])
     return tuple(tokens)

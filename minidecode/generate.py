@@ -56,6 +56,7 @@ def generate(model, prompt, *, tokenizer=None, on_step=None, on_text=None, **opt
     """
     if tokenizer is not None:
         options["tokenizer"] = tokenizer
+    check_needs(options)
     if options.get("num_beams") is not None:
         return _generate_beams(model, prompt, tokenizer, on_step, on_text, options)
     return collect(
@@ -63,13 +64,16 @@ def generate(model, prompt, *, tokenizer=None, on_step=None, on_text=None, **opt
     )
 
 
-def decode(model, prompt, *, draft=None, amateur=None, **options):
-    """The steps of the decoder that the options of `generate` choose (beam search has none)."""
-    given = {"draft": draft, "amateur": amateur, **options}
+def check_needs(options):
+    """`InputError` for an option that only has an effect beside another, which is missing."""
     for name, dependants in NEEDS.items():
         for dependant in dependants:
-            if given.get(name) is None and given.get(dependant) is not None:
+            if options.get(name) is None and options.get(dependant) is not None:
                 raise InputError(f"{dependant}: has no effect without {name}")
+
+
+def decode(model, prompt, *, draft=None, amateur=None, **options):
+    """The steps of the decoder that the options of `generate` choose (beam search has none)."""
     if amateur is None and draft is None:
         return sample(model, prompt, **options)
     if amateur is None:
@@ -87,8 +91,6 @@ def _generate_beams(model, prompt, tokenizer, on_step, on_text, options):
         if options.pop(name, None):
             raise InputError(f"{name}: has no effect with beam search")
     contrast = {n: options.pop(n) for n in NEEDS["amateur"] if options.get(n) is not None}
-    if contrast and options.get("amateur") is None:
-        raise InputError(f"{next(iter(contrast))}: has no effect without amateur")
     if contrast:
         options["contrast"] = Contrast(**contrast)
     found = []

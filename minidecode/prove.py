@@ -30,13 +30,8 @@ def ticking_clock(seconds=(1.0, 3.0, 2.0)):
 
 
 def settings():
-    """(name, target, draft factory, options) of what the proof runs."""
+    """(name, target, draft factory, warp, options of `speculative`) of what the proof runs."""
     history, table = wrong.TARGET, TableModel(wrong.ROWS[:3], eos=2)
-    models = {
-        "model": lambda: ModelDraft(wrong.DRAFT),
-        "unsure": lambda: ModelDraft(wrong.DRAFT, stop_below=0.4),
-        "lookup": PromptLookupDraft,
-    }
     warps = {
         "plain": Warp(),
         "T=0.5 top-k=2": Warp(temperature=0.5, top_k=2),
@@ -45,47 +40,39 @@ def settings():
         "epsilon=0.25": Warp(epsilon=0.25),
         "greedy": Warp(temperature=0),
     }
+
+    def model():
+        return ModelDraft(wrong.DRAFT)
+
+    def unsure():
+        return ModelDraft(wrong.DRAFT, stop_below=0.4)
+
     for k, schedule in ((1, "constant"), (2, "constant"), (3, "heuristic"), (2, "auto")):
-        for warp in warps:
-            name = f"k={k} {schedule}, {warp}"
-            yield (
-                name,
-                history,
-                models["model"],
-                {"k": k, "schedule": schedule, "warp": warps[warp]},
-            )
-    for draft in ("unsure", "lookup"):
-        options = {"k": 2, "schedule": "constant", "warp": Warp()}
-        yield f"k=2 constant, {draft} draft", history, models[draft], options
-    yield (
-        "k=3 constant, end token",
-        table,
-        models["model"],
-        {"k": 3, "schedule": "constant", "warp": Warp()},
-    )
+        options = {"num_draft_tokens": k, "schedule": schedule}
+        for name, warp in warps.items():
+            yield f"k={k} {schedule}, {name}", history, model, warp, options
+    two, three = {"num_draft_tokens": 2}, {"num_draft_tokens": 3}
+    yield "k=2 constant, unsure draft", history, unsure, Warp(), two
+    yield "k=2 constant, lookup draft", history, PromptLookupDraft, Warp(), two
+    yield "k=3 constant, end token", table, model, Warp(), three
 
 
 def proof(max_new_tokens=4):
     """Yield (name, `exact.Report`) for each setting of the real decoder."""
-    for name, target, make_draft, options in settings():
+    for name, target, make_draft, warp, options in settings():
+        decoder = _decoder(make_draft, options)
+        limits = {"warp": warp, "max_new_tokens": max_new_tokens}
+        yield name, exact.check(decoder, target, [0, 1, 0], **limits)
 
-        def decoder(target, prompt, make_draft=make_draft, options=options, **rest):
-            return speculative(
-                target,
-                make_draft(),
-                prompt,
-                num_draft_tokens=options["k"],
-                schedule=options["schedule"],
-                clock=ticking_clock(),
-                **rest,
-            )
 
-        yield (
-            name,
-            exact.check(
-                decoder, target, [0, 1, 0], warp=options["warp"], max_new_tokens=max_new_tokens
-            ),
-        )
+def _decoder(make_draft, options):
+    """`speculative` with a new draft and a new clock for every path."""
+
+    def decoder(target, prompt, **rest):
+        clock = ticking_clock()
+        return speculative(target, make_draft(), prompt, clock=clock, **options, **rest)
+
+    return decoder
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections import deque
 import numpy as np
 
 from .errors import InputError
+from .theory import tokens_by_length
 
 MAX_DRAFT = 16  # the adaptive schedules go no further
 
@@ -44,11 +45,9 @@ class Heuristic(Constant):
 class Auto:
     """The k with the most expected tokens a second.
 
-    With a_i the acceptance of the i-th draft once those before it were accepted, a round of k
-    drafts brings 1 + a_1 + a_1 a_2 + ... + a_1 ... a_k tokens and costs k draft steps and a pass
-    over k + 1 tokens (Leviathan et al. 2023, section 3, with measured numbers). k = 0 is plain
-    decoding. Every EXPLORE rounds a neighbour of the best k is tried; from k = 0 more and more
-    rarely as long as that does not pay.
+    What a round of k drafts brings and costs is told in theory.py; the numbers are those measured
+    so far. k = 0 is plain decoding. Every EXPLORE rounds a neighbour of the best k is tried; from
+    k = 0 more and more rarely as long as that does not pay.
     """
 
     EXPLORE = 8
@@ -100,8 +99,7 @@ class Auto:
         """
         seen = sorted(self.pass_cost)  # tokens in a pass, k + 1
         k = np.arange(min(seen[-1], MAX_DRAFT) + 1)
-        reached = np.cumprod(self.accepted / self.tested)
-        tokens = 1 + np.concatenate([[0], np.cumsum(reached)])[: len(k)]
+        tokens = tokens_by_length((self.accepted / self.tested)[: len(k) - 1])
         costs = [statistics.median(self.pass_cost[n]) for n in seen]
         seconds = np.interp(k + 1, seen, costs) + k * statistics.median(self.draft_cost)
         return int(np.argmax(tokens / np.maximum(seconds, 1e-12)))

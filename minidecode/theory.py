@@ -18,9 +18,15 @@ gained lies below by what is spent outside the two models.
 import numpy as np
 
 
+def tokens_by_length(acceptance):
+    """E(0), E(1), ..., E(len(acceptance)), from the acceptance of drafts at place 1, 2, ..."""
+    reached = np.cumprod(np.asarray(acceptance, np.float64))
+    return 1.0 + np.concatenate([[0.0], np.cumsum(reached)])
+
+
 def expected_tokens(acceptance, k):
     """E(k), from the acceptance of drafts at place 1, 2, ... (at least k of them)."""
-    return 1.0 + float(np.cumprod(np.asarray(acceptance[:k], np.float64)).sum())
+    return float(tokens_by_length(acceptance[:k])[-1])
 
 
 def predicted_speedup(acceptance, k, draft_seconds, pass_seconds):
