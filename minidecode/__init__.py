@@ -4,11 +4,13 @@ model, tokenizer = minidecode.load("storyteller-6m")
 result = minidecode.generate(model, "Once upon a time", tokenizer=tokenizer)
 """
 
-from . import exact
-from .beam import beam_search
-from .chance import Dice, GumbelDice
-from .contrastive import contrastive
-from .draft import ModelDraft, PromptLookupDraft
+from .decoding.beam import beam_search
+from .decoding.chance import Dice, GumbelDice
+from .decoding.contrastive import contrastive
+from .decoding.greedy import greedy
+from .decoding.sampling import sample
+from .decoding.step import Round, Step
+from .decoding.warp import Warp
 from .errors import (
     BackendError,
     CheckpointError,
@@ -18,15 +20,13 @@ from .errors import (
     MinidecodeError,
     TokenizerError,
 )
-from .generate import Result, generate, generate_many
-from .greedy import greedy
-from .loading import load
-from .sampling import sample
-from .speculative import speculative, speculative_many, verify
-from .speculative_contrastive import speculative_contrastive
-from .step import Round, Step
-from .tables import TableModel
-from .warp import Warp
+from .generation import Result, generate, generate_many
+from .models.loading import load
+from .models.table import TableModel
+from .proof import exact
+from .speculation.contrastive import speculative_contrastive
+from .speculation.drafts import ModelDraft, PromptLookupDraft
+from .speculation.loop import speculative, speculative_many, verify
 
 __all__ = [
     "BackendError",

@@ -1,0 +1,125 @@
+"""`minidecode bench speculative`: plain against speculative decoding, theory and transformers."""
+
+import contextlib
+import json
+import tempfile
+
+from .shared import add_model, load, print_table, progress_bar
+
+COLUMNS = {  # figure: heading
+    "tokens/s": "tokens/s",
+    "speed-up": "speed-up",
+    "predicted speed-up": "predicted",
+    "acceptance": "acceptance",
+    "drafted/pass": "drafted/pass",
+    "tokens/pass": "tokens/pass",
+    "time drafting": "drafting",
+    "time outside both models": "neither",
+}
+
+
+def add(kinds):
+    parser = kinds.add_parser(
+        "speculative",
+        help="what speculation gains over plain decoding",
+        description="Measure plain against speculative decoding, and against theory.",
+    )
+    parser.set_defaults(run=run)
+    add_model(parser)
+    parser.add_argument("--draft", default="storyteller-1m", help="default: %(default)s")
+    parser.add_argument(
+        "--like", metavar="SHAPE", help="grow the model to gpt2, gpt2-medium or gpt2-large first"
+    )
+    parser.add_argument("--k", default="1,2,4,6,8", metavar="K,K..", help="tokens drafted a round")
+    parser.add_argument("--temperatures", default="0,1", metavar="T,T..", help="default: 0,1")
+    parser.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
+    parser.add_argument("--prompts", type=int, default=4, metavar="N", help="texts of each kind")
+    parser.add_argument("--peers", action="store_true", help="transformers' assisted generation")
+    parser.add_argument("--json", action="store_true")
+
+
+def run(args):
+    from ..errors import InputError
+    from ..measure import speculation
+    from ..measure.shapes import find_shape
+
+    lengths = numbers("--k", args.k, int)
+    temperatures = numbers("--temperatures", args.temperatures, float)
+    most = len(speculation.PROMPTS)
+    if not 1 <= args.prompts <= most:
+        raise InputError(f"--prompts: got {args.prompts}, 1 to {most} was wanted")
+    if args.max_new_tokens < 2:
+        raise InputError(f"--max-new-tokens: got {args.max_new_tokens}, at least 2 was wanted")
+    if args.like is not None:
+        find_shape(args.like)
+    with contextlib.ExitStack() as stack:
+        (target, tokenizer), peer = start_engines(args, stack)
+        measured = speculation.measure_speculation(
+            target,
+            load(args.draft)[0],
+            [tokenizer.encode(prompt) for prompt in speculation.PROMPTS[: args.prompts]],
+            lengths=lengths,
+            temperatures=temperatures,
+            max_new_tokens=args.max_new_tokens,
+            peer=peer,
+            progress=progress_bar(),
+        )
+    names = {"model": args.model, "draft": args.draft, "like": args.like}
+    if args.json:
+        print(json.dumps(names | measured))
+    else:
+        print_results(names | measured)
+
+
+def start_engines(args, stack):
+    """((target, tokenizer), peer or None); a peer reads the grown target from a directory."""
+    from ..measure.inflate import load_inflated, write_inflated
+    from ..models.loading import find
+
+    if not args.peers:
+        if args.like is None:
+            return load(args.model), None
+        return load_inflated(args.model, args.like, progress=progress_bar()), None
+    from .. import kernels
+    from ..errors import MinidecodeError
+    from ..measure import peers
+
+    if not peers.is_installed(peers.Assisted):
+        raise MinidecodeError("--peers: transformers is missing (extra `peers`)")
+    directory = find(args.model)
+    if args.like is not None:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        write_inflated(args.model, args.like, directory, progress=progress_bar())
+    peer = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
+    return load(directory), peer
+
+
+def numbers(option, text, kind):
+    """The numbers of a list such as 1,2,4, each once."""
+    from ..errors import InputError
+
+    try:
+        return list(dict.fromkeys(kind(part) for part in text.split(",")))
+    except ValueError:
+        raise InputError(f"{option}: got {text!r}, numbers such as 1,2 were wanted") from None
+
+
+def print_results(measured):
+    shape = f" at the cost of {measured['like']}" if measured["like"] else ""
+    print(
+        f"{measured['model']}{shape}, draft {measured['draft']}, {measured['backend']}, "
+        f"{measured['threads']} threads, {measured['prompts']} texts of "
+        f"{measured['max_new_tokens']} tokens, medians"
+    )
+    for result in measured["results"]:
+        print(f"\ntemperature {result['temperature']:g}")
+        rows = [("", *COLUMNS.values())]
+        for way, found in result["ways"].items():
+            values = (found.get(name) for name in COLUMNS)
+            rows.append((way, *("-" if v is None else f"{v:.3g}" for v in values)))
+        print_table(rows)
+        passes = ", ".join(f"{ms:.3g} over {n}" for n, ms in result["pass over n, ms"].items())
+        step = result["draft step, ms"]
+        if step:
+            print(f"draft step {step:.3g} ms; pass of the target, ms: {passes} tokens")
+    print("\ndrafting, neither: shares of the time spent in the draft, and in neither model")

@@ -1,0 +1,175 @@
+"""`minidecode compare`: decoders side by side, with what chance alone moves."""
+
+import contextlib
+import csv
+import json
+import math
+import sys
+from pathlib import Path
+
+from ..errors import InputError
+from .shared import DEFAULT_MODEL, add_model, load, print_table, progress_bar, refuse_without_effect
+
+METHODS = ("greedy", "beam:4", "sample", "sample:top_p=0.9", "contrastive:alpha=0.1")
+SECOND_MODEL = "storyteller-1m"  # the smaller one of the embedded pair
+HEADS = {
+    "entropy_1": "entropy-1",
+    "entropy_2": "entropy-2",
+    "entropy_3": "entropy-3",
+    "distinct_1": "distinct-1",
+    "distinct_2": "distinct-2",
+    "repeats": "repeats",
+    "perplexity": "perplexity",
+    "tokens": "tokens",
+    "tokens_per_second": "tokens/s",
+    "acceptance_rate": "accepted",
+}
+
+
+def add(subparsers):
+    parser = subparsers.add_parser(
+        "compare",
+        help="decoders side by side: variety, repetition, likelihood, speed",
+        description="Write texts with several methods and measure them: entropy in bits, distinct "
+        "n-grams and the share inside repeated 4-grams, all of words; perplexity under the model; "
+        "speed. Means over the seeds with standard errors; what has no error has no chance in it.",
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument(
+        "methods",
+        nargs="*",
+        metavar="METHOD",
+        help="greedy, beam:4, sample:temperature=0.7,top_p=0.9, contrastive:alpha=0.1 (with k=4 "
+        "its amateur drafts), speculative:k=4, and the like "
+        f"(default: {' '.join(METHODS)})",
+    )
+    add_model(parser)
+    for name, methods in (("draft", "speculative"), ("amateur", "contrastive")):
+        parser.add_argument(
+            f"--{name}",
+            metavar="MODEL",
+            help=f"the second model of {methods} methods ({SECOND_MODEL} for the default model)",
+        )
+    parser.add_argument(
+        "--prompts", metavar="FILE", help="prompts, one a line (default: 8 stories)"
+    )
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument("--max-new-tokens", type=int, default=100, metavar="N")
+    parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true")
+    output.add_argument("--csv", action="store_true")
+
+
+def run(args):
+    from ..measure import compare
+
+    prompts = read_prompts(args.prompts) if args.prompts is not None else compare.PROMPTS
+    names, compared = measure(args, args.methods, prompts)
+    if args.json:
+        print(json.dumps(as_json(args, prompts, names, compared)))
+    elif args.csv:
+        write_csv(compared)
+    else:
+        print_table([("", *HEADS.values()), *map(table_row, compared)])
+
+
+def measure(args, labels, prompts):
+    """({"draft" or "amateur": name}, what `compare.compare` found), with a progress bar."""
+    from ..measure import compare
+
+    methods = [compare.parse_method(label) for label in labels or METHODS]
+    names = second_models(args, methods)
+    models = {}
+    for name in (args.model, *names.values()):
+        if name not in models:
+            models[name] = load(name)
+    target, tokenizer = models[args.model]
+    options = {kind: models[name][0] for kind, name in names.items()}
+    if getattr(args, "ignore_eos", False):
+        options["eos"] = None
+    with contextlib.ExitStack() as stack:
+        bar = progress_bar()
+        if bar is not None:
+            total = compare.n_texts(methods, prompts, args.seeds)
+            bar = stack.enter_context(bar(total=total, unit=" texts"))
+        compared = compare.compare(
+            methods,
+            prompts,
+            target=target,
+            tokenizer=tokenizer,
+            seeds=args.seeds,
+            max_new_tokens=args.max_new_tokens,
+            on_text=bar and bar.update,
+            **options,
+        )
+    return names, compared
+
+
+def read_prompts(path):
+    """The lines of a UTF-8 file that are not blank."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 at byte {error.start}") from None
+    prompts = [line for line in lines if line.strip()]
+    if not prompts:
+        raise InputError(f"{path}: got no prompt, at least one line was wanted")
+    return prompts
+
+
+def second_models(args, methods):
+    """{"draft" or "amateur": name} of the second models that the methods need."""
+    names = {}
+    for option, kind in (("draft", "speculative"), ("amateur", "contrastive")):
+        needed = any(method.kind == kind for method in methods)
+        if not needed:
+            refuse_without_effect(args, (option,), f"without a {kind} method")
+        elif getattr(args, option) is not None:
+            names[option] = getattr(args, option)
+        elif args.model == DEFAULT_MODEL:
+            names[option] = SECOND_MODEL
+        else:
+            raise InputError(f"--{option}: {kind} methods need one with --model {args.model}")
+    return names
+
+
+def as_json(args, prompts, names, compared):
+    rows = []
+    for method, estimates in compared:
+        row = {"method": method.label, "seeds": args.seeds if method.draws else None}
+        for name, estimate in estimates.items():
+            row[name] = estimate.mean
+            row[f"{name}_error"] = estimate.standard_error
+        rows.append(row)
+    return {
+        "model": args.model,
+        **names,
+        "prompts": list(prompts),
+        "seeds": args.seeds,
+        "max_new_tokens": args.max_new_tokens,
+        "methods": rows,
+    }
+
+
+def write_csv(compared):
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["method", *(n for name in HEADS for n in (name, f"{name}_error"))])
+    for method, estimates in compared:
+        cells = (c for n in HEADS for c in (estimates[n].mean, estimates[n].standard_error))
+        writer.writerow([method.label, *("" if cell is None else cell for cell in cells)])
+
+
+def table_row(compared):
+    method, estimates = compared
+    return [method.label, *(cell(estimates[name]) for name in HEADS)]
+
+
+def cell(estimate):
+    """The mean, to the first digit of its error where it has one."""
+    if estimate.mean is None:
+        return None
+    if not estimate.standard_error:
+        return f"{estimate.mean:.3g}"
+    decimals = max(0, -math.floor(math.log10(estimate.standard_error)))
+    return f"{estimate.mean:.{decimals}f} ±{estimate.standard_error:.{decimals}f}"

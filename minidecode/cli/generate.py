@@ -1,0 +1,91 @@
+"""`minidecode generate`: a text, shown while it is written."""
+
+import json
+import sys
+
+from .options import add_decoding, check_dependants, limit_options, model_options, warp_and_chance
+from .shared import load, print_table, read_prompt
+
+SEPARATOR = "-" * 20  # between several hypotheses
+
+
+def add(subparsers):
+    parser = subparsers.add_parser(
+        "generate",
+        help="write a text",
+        description="Write a text: sampled, at temperature 0.8 and top-p 0.95 unless set.",
+    )
+    parser.set_defaults(run=run)
+    add_decoding(parser, max_new_tokens=200)
+    parser.add_argument("--echo", action="store_true", help="show the prompt before the text")
+    parser.add_argument("--json", action="store_true", help="one object with ids, text, statistics")
+    parser.add_argument("--stats", action="store_true", help="statistics on standard error")
+
+
+def run(args):
+    check_dependants(args)
+    options = warp_and_chance(args)
+    prompt = read_prompt(args)
+    model, tokenizer = load(args.model)
+    from ..generation import generate
+
+    options |= model_options(args) | limit_options(args, tokenizer)
+    chance = options.get("chance")
+    if args.json:
+        result = generate(model, prompt, **options)
+        print(json.dumps(as_json(prompt, tokenizer, result, chance)))
+    else:
+        if chance is not None and args.seed is None:
+            print(f"seed: {chance.seed}", file=sys.stderr)
+        if args.echo:
+            show(prompt)
+        result = generate(model, prompt, on_text=show, **options)
+        for other in result.hypotheses[1:]:
+            show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer)}")
+        if sys.stdout.isatty():
+            print()
+    if args.stats:
+        print_stats(result)
+
+
+def show(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def as_json(prompt, tokenizer, result, chance):
+    facts = {
+        "prompt": prompt,
+        "prompt_ids": tokenizer.encode(prompt),
+        "ids": result.tokens,
+        "text": result.text,
+        "finish_reason": result.finish_reason,
+        "seed": getattr(chance, "seed", None),
+        "stats": result.stats,
+    }
+    if result.hypotheses:
+        facts["hypotheses"] = [
+            {
+                "ids": each.tokens,
+                "text": hypothesis_text(each, tokenizer),
+                "score": each.score,
+                "finish_reason": each.finish_reason,
+            }
+            for each in result.hypotheses
+        ]
+    return facts
+
+
+def hypothesis_text(hypothesis, tokenizer):
+    ended = hypothesis.finish_reason == "eos"  # an end token is no text
+    return tokenizer.decode(hypothesis.tokens[:-1] if ended else hypothesis.tokens)
+
+
+def print_stats(result):
+    rows = [("finish_reason", result.finish_reason)]
+    for name, value in result.stats.items():
+        if isinstance(value, list):
+            value = " ".join("n/a" if v is None else f"{v:.3f}" for v in value) or None
+        rows.append((name, f"{value:.4g}" if isinstance(value, float) else value))
+    sys.stdout.flush()
+    print_table(rows, file=sys.stderr)

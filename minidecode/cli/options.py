@@ -1,0 +1,160 @@
+"""The options that choose a decoder, of the commands that write a text."""
+
+from .shared import (
+    SAMPLING_ONLY,
+    add_model,
+    add_prompt,
+    add_warp,
+    given,
+    given_warp,
+    load,
+    refuse_without_effect,
+)
+
+DRAFT_OPTIONS = ("num_draft_tokens", "schedule")
+PROMPT_LOOKUP = "prompt-lookup"
+CONTRAST_OPTIONS = ("alpha", "beta", "amateur_temperature")
+BEAM_OPTIONS = ("length_penalty", "early_stopping", "num_return_sequences")
+
+
+def add_decoding(parser, max_new_tokens):
+    """All options of a decoder; max_new_tokens is the default."""
+    add_prompt(parser)
+    add_model(parser)
+    parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
+    add_warp(parser)
+    parser.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=max_new_tokens,
+        metavar="N",
+        help="default: %(default)s",
+    )
+    add_draft(parser)
+    add_contrast(parser)
+    add_beams(parser)
+    parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
+    parser.add_argument(
+        "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
+    )
+    parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
+
+
+def add_draft(parser):
+    """The options of speculative decoding."""
+    parser.add_argument(
+        "--draft",
+        metavar="MODEL",
+        help="decode speculatively with drafts from this model, or from the text itself: "
+        f"{PROMPT_LOOKUP}",
+    )
+    parser.add_argument(
+        "--num-draft-tokens", type=int, metavar="K", help="tokens to draft at first (default: 4)"
+    )
+    parser.add_argument("--schedule", help="constant (default), heuristic or auto: how K changes")
+    parser.add_argument(
+        "--coupled",
+        action="store_true",
+        help="noise tied to positions: the same text with and without a draft",
+    )
+
+
+def add_contrast(parser):
+    """The options of contrastive decoding."""
+    parser.add_argument(
+        "--amateur",
+        metavar="MODEL",
+        help="decode contrastively against this model; as --draft too: speculatively",
+    )
+    parser.add_argument(
+        "--alpha", type=float, help="how plausible a token must be to the model (default: 0.1)"
+    )
+    parser.add_argument("--beta", type=float, help="strength of the later form of the score")
+    parser.add_argument("--amateur-temperature", type=float, metavar="FLOAT", help="default: 1")
+
+
+def add_beams(parser):
+    """The options of beam search."""
+    parser.add_argument("--num-beams", type=int, metavar="N", help="beam search with N beams")
+    parser.add_argument(
+        "--length-penalty", type=float, metavar="FLOAT", help="above 0 favours length (default: 1)"
+    )
+    parser.add_argument(
+        "--early-stopping", choices=("true", "false", "never"), help="default: false"
+    )
+    parser.add_argument("--num-return-sequences", type=int, metavar="N", help="default: 1")
+
+
+def check_dependants(args):
+    """Refuse options of a decoder that was not chosen; needs nothing loaded."""
+    for name, dependants in (
+        ("draft", DRAFT_OPTIONS),
+        ("amateur", CONTRAST_OPTIONS),
+        ("num_beams", BEAM_OPTIONS),
+    ):
+        if getattr(args, name) is None:
+            refuse_without_effect(args, dependants, f"without --{name.replace('_', '-')}")
+
+
+def warp_and_chance(args):
+    """What is sampled, and how: arguments of `generate` from the command line's."""
+    from ..decoding.chance import Dice, GumbelDice
+    from ..decoding.warp import Warp
+
+    settings = given_warp(args)
+    if args.num_beams is not None:
+        names = (*SAMPLING_ONLY, "seed", "coupled", "greedy", "draft", "stop")
+        refuse_without_effect(args, names, "with --num-beams")
+        return settings  # repetition_penalty and no_repeat_ngram_size
+    sampling = (*SAMPLING_ONLY, "seed", "coupled")
+    if args.greedy:
+        refuse_without_effect(args, sampling, "with --greedy")
+        return {"warp": Warp(temperature=0, **settings)}
+    if args.amateur is None:
+        settings = {"temperature": 0.8, "top_p": 0.95} | settings
+    elif not given(args, sampling):
+        return {"warp": Warp(temperature=0, **settings)}  # the best score, as in the paper
+    chance = (GumbelDice if args.coupled else Dice)(args.seed)
+    return {"warp": Warp(**settings), "chance": chance}
+
+
+def model_options(args):
+    """Further arguments of `generate`: those of beams, amateur and draft; loads their models."""
+    options = beam_options(args) | contrast_options(args)
+    return options | draft_options(args, options.get("amateur"))
+
+
+def limit_options(args, tokenizer):
+    """The arguments of `generate` that say when to stop."""
+    limits = {"tokenizer": tokenizer, "max_new_tokens": args.max_new_tokens}
+    return limits | given(args, ["stop"]) | ({"eos": None} if args.ignore_eos else {})
+
+
+def draft_options(args, amateur=None):
+    """The arguments of `generate` for speculative decoding; loads the draft."""
+    if args.draft is None:
+        return {}
+    if args.draft == PROMPT_LOOKUP:
+        from ..speculation.drafts import PromptLookupDraft
+
+        draft = PromptLookupDraft()
+    else:
+        draft = amateur if args.draft == args.amateur else load(args.draft)[0]
+    return {"draft": draft, **given(args, DRAFT_OPTIONS)}
+
+
+def contrast_options(args):
+    """The arguments of `generate` for contrastive decoding; loads the amateur."""
+    if args.amateur is None:
+        return {}
+    return {"amateur": load(args.amateur)[0], **given(args, CONTRAST_OPTIONS)}
+
+
+def beam_options(args):
+    """The arguments of `generate` for beam search."""
+    if args.num_beams is None:
+        return {}
+    options = {"num_beams": args.num_beams, **given(args, BEAM_OPTIONS)}
+    if args.early_stopping in ("true", "false"):
+        options["early_stopping"] = args.early_stopping == "true"
+    return options

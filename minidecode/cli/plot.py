@@ -1,0 +1,219 @@
+"""`minidecode plot`: pictures of how decoders behave, each from a measured run."""
+
+import argparse
+import json
+import sys
+
+from ..errors import InputError, MinidecodeError
+from .bench_speculative import numbers
+from .shared import DEFAULT_MODEL, load, progress_bar, read_prompt, refuse_without_effect
+
+DRAFT = "storyteller-1m"
+PLOTS = {
+    "runtime": "time per prompt against the number of drafts, with plain decoding and theory",
+    "probability": "token probabilities of beam search's text and of a human one",
+    "repetition": "probability of a phrase against how often it has been repeated",
+    "filters": "what temperature, top-k, top-p and epsilon leave of a distribution",
+    "acceptance": "acceptance by place of the draft, and tokens a pass",
+    "metrics": "the table of `minidecode compare` as a chart",
+}
+MODEL = {"model": (str, f"default: {DEFAULT_MODEL}")}
+SPECULATION = {
+    **MODEL,
+    "draft": (str, f"default: {DRAFT}"),
+    "k": (str, "tokens drafted a round, as in 1,2,4 (default: 1 to 10)"),
+    "temperatures": (str, "as in 0,1 (the default)"),
+    "max_new_tokens": (int, "length of a text (default: 64)"),
+}
+OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what measures
+    "runtime": {
+        **SPECULATION,
+        "prompts": (int, "how many, 1 to 8 (default: 4)"),
+        "like": (str, "grow the model to gpt2, gpt2-medium or gpt2-large first"),
+    },
+    "probability": {
+        **MODEL,
+        "text_file": (str, "the human text (default: a fable of the Brothers Grimm)"),
+        "prompt_words": (int, "how much of it is the prompt of both (default: 63)"),
+        "max_new_tokens": (int, "how much is looked at after that (default: 60)"),
+        "num_beams": (int, "default: 4"),
+    },
+    "repetition": {
+        **MODEL,
+        "phrase": (list, "repeatable (default: four that differ)"),
+        "prompt": (str, "what stands before (default: nothing)"),
+        "times": (int, "default: 20"),
+    },
+    "filters": {
+        **MODEL,
+        "context": (list, "text to go on from; repeatable (default: a flat and a peaked one)"),
+        "temperature": (float, "default: 0.7"),
+        "top_k": (int, "default: 10"),
+        "top_p": (float, "default: 0.9"),
+        "epsilon": (float, "default: 0.01"),
+    },
+    "acceptance": {**SPECULATION, "prompts": (int, "how many, 1 to 8 (default: 8)")},
+    "metrics": {
+        **MODEL,
+        "draft": (str, f"of speculative methods ({DRAFT} for the default model)"),
+        "amateur": (str, f"of contrastive methods ({DRAFT} for the default model)"),
+        "method": (list, "as for `minidecode compare`; repeatable (default: its methods)"),
+        "seeds": (int, "default: 3"),
+        "max_new_tokens": (int, "default: 100"),
+    },
+}
+
+
+def add(subparsers):
+    parser = subparsers.add_parser(
+        "plot",
+        help="draw pictures from measured runs",
+        description="Measure, and draw what was measured. Needs matplotlib (extra `plot`).",
+    )
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="NAME")
+    for kind, about in PLOTS.items():
+        one = kinds.add_parser(kind, help=about, description=f"Draw {about}.")
+        one.set_defaults(run=run)
+        one.add_argument(
+            "--out",
+            required=True,
+            metavar="FILE",
+            help="a .png, .svg or .pdf; what was measured is put beside it as .json",
+        )
+        one.add_argument("--data", metavar="FILE", help="draw from this .json, measure nothing")
+        for name, (value, text) in OPTIONS[kind].items():
+            flag, metavar = "--" + name.replace("_", "-"), name.rpartition("_")[2].upper()
+            how = {"action": "append"} if value is list else {"type": value}
+            one.add_argument(flag, help=text, metavar=metavar, **how)
+
+
+def run(args):
+    from ..plots.draw import PLOTS
+    from ..plots.figure import check_out, require_matplotlib, write_picture
+
+    out = check_out(args.out)
+    require_matplotlib()  # before a long measurement
+    if args.data is not None:
+        refuse_without_effect(args, OPTIONS[args.kind], "with --data")
+        redraw(args, out, PLOTS[args.kind])
+        return
+    names, data = MEASURE[args.kind](args)
+    data = names | data
+    beside = out.with_suffix(".json")
+    beside.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_picture(out, PLOTS[args.kind], data)
+    print(f"{out}: drawn, the numbers are in {beside}", file=sys.stderr)
+
+
+def redraw(args, out, draw):
+    from ..models.config import read_json
+    from ..plots.figure import write_picture
+
+    data = read_json(args.data, InputError)
+    try:
+        write_picture(out, draw, data)
+    except MinidecodeError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{args.data}: got other numbers ({type(error).__name__}: {error}), "
+            f"those of `plot {args.kind}` were wanted"
+        ) from None
+
+
+def given(args, **names):
+    """Those options that stand on the command line, as keyword=value; names: keyword=option."""
+    found = {keyword: getattr(args, name) for keyword, name in names.items()}
+    return {keyword: value for keyword, value in found.items() if value is not None}
+
+
+def one_model(args):
+    """(model, tokenizer), and what to call it."""
+    name = args.model or DEFAULT_MODEL
+    return load(name), {"model": name}
+
+
+def probability(args):
+    from ..plots.data import probability
+
+    options = given(
+        args, prompt_words="prompt_words", max_new_tokens="max_new_tokens", num_beams="num_beams"
+    )
+    if args.text_file is not None:
+        source = argparse.Namespace(prompt=None, prompt_file=args.text_file)
+        options["text"] = read_prompt(source)
+    engine, names = one_model(args)
+    return names, probability(*engine, **options)
+
+
+def repetition(args):
+    from ..plots.data import repetition
+
+    engine, names = one_model(args)
+    return names, repetition(
+        *engine, **given(args, phrases="phrase", prompt="prompt", times="times")
+    )
+
+
+def filters(args):
+    from ..plots.data import SETTINGS, filters
+
+    settings = SETTINGS | given(args, **{name: name for name in SETTINGS})
+    engine, names = one_model(args)
+    return names, filters(*engine, settings=settings, **given(args, contexts="context"))
+
+
+def runtime(args):
+    from ..measure.speculation import measure_speculation
+
+    return speculation(args, measure_speculation, n_prompts=4)
+
+
+def acceptance(args):
+    from ..plots.data import acceptance
+
+    return speculation(args, acceptance, n_prompts=8)
+
+
+def speculation(args, measure, n_prompts):
+    from ..measure.inflate import load_inflated
+    from ..measure.speculation import PROMPTS
+
+    names = {"model": args.model or DEFAULT_MODEL, "draft": args.draft or DRAFT}
+    names["like"] = getattr(args, "like", None)
+    n_prompts = n_prompts if args.prompts is None else args.prompts
+    if not 1 <= n_prompts <= len(PROMPTS):
+        raise InputError(f"--prompts: got {n_prompts}, 1 to {len(PROMPTS)} was wanted")
+    options = given(args, max_new_tokens="max_new_tokens")
+    if options.get("max_new_tokens", 2) < 2:
+        raise InputError(f"--max-new-tokens: got {args.max_new_tokens}, at least 2 was wanted")
+    options["lengths"] = numbers("--k", args.k or "1,2,3,4,5,6,7,8,9,10", int)
+    options["temperatures"] = numbers("--temperatures", args.temperatures or "0,1", float)
+    if names["like"] is None:
+        target, tokenizer = load(names["model"])
+    else:
+        target, tokenizer = load_inflated(names["model"], args.like, progress=progress_bar())
+    draft, _ = load(names["draft"])
+    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
+    return names, measure(target, draft, prompts, progress=progress_bar(), **options)
+
+
+def metrics(args):
+    from ..measure.compare import PROMPTS
+    from .compare import as_json, measure
+
+    args.model = args.model or DEFAULT_MODEL
+    args.seeds = 3 if args.seeds is None else args.seeds
+    args.max_new_tokens = 100 if args.max_new_tokens is None else args.max_new_tokens
+    names, compared = measure(args, args.method, PROMPTS)
+    return {}, as_json(args, PROMPTS, names, compared)
+
+
+MEASURE = {
+    "runtime": runtime,
+    "probability": probability,
+    "repetition": repetition,
+    "filters": filters,
+    "acceptance": acceptance,
+    "metrics": metrics,
+}

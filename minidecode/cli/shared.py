@@ -1,0 +1,116 @@
+"""What several commands need: options of the sampled distribution, prompts, progress bars."""
+
+import sys
+from pathlib import Path
+
+from ..errors import InputError
+
+DEFAULT_MODEL = "storyteller-6m"
+
+WARP_OPTIONS = {  # name: (type, help)
+    "temperature": (float, "below 1 sharpens the distribution, above 1 flattens it, 0 is greedy"),
+    "top_k": (int, "keep the k likeliest tokens"),
+    "top_p": (float, "keep the smallest set of tokens whose mass reaches this"),
+    "epsilon": (float, "drop tokens less likely than this"),
+    "repetition_penalty": (float, "above 1 makes tokens seen before less likely"),
+    "no_repeat_ngram_size": (int, "never write an n-gram of this size twice"),
+}
+SAMPLING_ONLY = ("temperature", "top_k", "top_p", "epsilon")
+
+
+def add_model(parser):
+    parser.add_argument(
+        "--model",
+        default=DEFAULT_MODEL,
+        help="an embedded model, a directory or a Hugging Face id (default: %(default)s)",
+    )
+
+
+def add_prompt(parser):
+    parser.add_argument(
+        "prompt", nargs="?", help="the text to go on from; - reads it from standard input"
+    )
+    parser.add_argument("--prompt-file", metavar="FILE", help="read the prompt from a UTF-8 file")
+
+
+def add_warp(parser):
+    for name, (kind, text) in WARP_OPTIONS.items():
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, type=kind, help=text, metavar=kind.__name__.upper())
+
+
+def is_given(value):
+    """Whether an option stands on the command line: 0 does, a flag that is off does not."""
+    return not (value is None or value is False or value == [])
+
+
+def given(args, names):
+    """Those options that stand on the command line, as a dict."""
+    return {name: getattr(args, name) for name in names if is_given(getattr(args, name))}
+
+
+def given_warp(args):
+    """The settings of `Warp` that stand on the command line, as a dict."""
+    return given(args, WARP_OPTIONS)
+
+
+def refuse_without_effect(args, names, reason):
+    """An option that would be ignored is an error."""
+    for name in names:
+        if is_given(getattr(args, name)):
+            raise InputError(f"--{name.replace('_', '-')} has no effect {reason}")
+
+
+def read_prompt(args):
+    """The prompt as text. Of a file or standard input the last line break is left out."""
+    if args.prompt is not None and args.prompt_file is not None:
+        raise InputError("prompt: got one as an argument and one in a file, one was wanted")
+    if args.prompt_file is not None:
+        source, data = args.prompt_file, Path(args.prompt_file).read_bytes()
+    elif args.prompt == "-":
+        source, data = "standard input", sys.stdin.buffer.read()
+    else:
+        return args.prompt or ""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source}: got the byte 0x{data[error.start]:02x} at {error.start}, UTF-8 was wanted"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def load(name):
+    """`minidecode.load` with a progress bar; on the way through layers too, for long prompts."""
+    from ..models.loading import load
+
+    model, tokenizer = load(name, progress=progress_bar())
+    bar = progress_bar()
+    if bar is not None:
+        model.watch = lambda blocks: bar(blocks, desc="reading the prompt", unit=" layers")
+    return model, tokenizer
+
+
+def progress_bar():
+    """tqdm, set up to show only what takes more than a second; None without a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    from tqdm import tqdm
+
+    class Bar(tqdm):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **{"delay": 1, "leave": False, "file": sys.stderr} | kwargs)
+
+    return Bar
+
+
+def print_table(rows, file=None):
+    """Rows of cells as aligned columns, numbers to the right; the first row is the head."""
+    cells = [["n/a" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for row in cells:
+        first, *rest = (
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths))
+        )
+        print("  ".join([first, *rest]).rstrip(), file=file or sys.stdout)

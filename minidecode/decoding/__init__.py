@@ -1,0 +1,1 @@
+"""How a text is drawn from a model's distributions, one token a step."""

@@ -1,0 +1,276 @@
+"""Beam search: follow the num_beams likeliest beginnings of a text at once, instead of one.
+
+Each step extends every running hypothesis by every token. Of these candidates the num_beams best
+that have not ended run on; one that has ended is finished if it is among the num_beams best. Score:
+
+    sum of log-probabilities / length ** length_penalty
+
+over the generated tokens, the end token included (Wu et al. 2016, section 7, as in transformers).
+Exact: scores, in float64; the stop with early_stopping="never", which loses nothing that would be
+returned; then also the search, once num_beams holds every beginning. A narrower beam may miss even
+the greedy text.
+"""
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InputError
+from .contrastive import Contrast, both, log_softmax
+from .run import FROM_MODEL, Run
+from .warp import Warp
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished text of the search.
+
+    tokens         the new ids, the end token included, the prompt not
+    score          sum(logprobs) / len(tokens) ** length_penalty; 0 where there are no tokens
+    logprobs       the log-probability of each token, after the repetition penalty; in a contrastive
+                   search its contrastive score
+    finish_reason  eos, length, context or blocked (see `stopping.Run`)
+    """
+
+    tokens: list[int]
+    score: float
+    logprobs: list[float]
+    finish_reason: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One candidate of one step, as `trace` keeps it.
+
+    parent  what it extends: the place among the running branches of the step before
+    token   None for a hypothesis that was blocked, and so ended as it was
+    total   the sum of its log-probabilities
+    fate    running, finished or dropped
+    """
+
+    parent: int
+    token: int | None
+    total: float
+    fate: str
+
+
+@dataclass(frozen=True)
+class _Beam:
+    """A running hypothesis and, one a model, the caches that hold all of it but the last token."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    total: float
+    caches: list
+
+
+def beam_search(
+    model,
+    prompt,
+    *,
+    num_beams,
+    max_new_tokens=None,
+    length_penalty=1.0,
+    early_stopping=False,
+    num_return_sequences=1,
+    no_repeat_ngram_size=0,
+    repetition_penalty=1.0,
+    eos=FROM_MODEL,
+    tokenizer=None,
+    amateur=None,
+    contrast=None,
+    trace=None,
+):
+    """The `num_return_sequences` best hypotheses, best first; fewer where fewer exist.
+
+    prompt, max_new_tokens, eos, tokenizer: as in `stopping.Run`.
+    early_stopping: "never" stops when no running hypothesis can still be returned. False stops too
+    when num_beams are finished and the best running one, ending now, would be worse than all: as in
+    transformers, and a guess if length_penalty is positive. True stops when num_beams are finished.
+    A single beam always ends with its first end token, which makes it greedy decoding.
+    no_repeat_ngram_size bans tokens and leaves the log-probabilities of the others as they are.
+    With an `amateur` the scores of `contrast` (a `contrastive.Contrast`) replace log-probabilities.
+    trace: a list that receives the `Branch`es of every step, best first.
+    Ties fall to the hypothesis finished first, the better parent, the lower id.
+    Errors: `InputError`; `ContextError`; `LogitsError`, naming the step.
+    """
+    _check(num_beams, num_return_sequences, length_penalty, early_stopping)
+    repetition = Warp(repetition_penalty=repetition_penalty)
+    blocking = Warp(no_repeat_ngram_size=no_repeat_ngram_size)
+    models, contrast = _models(model, amateur, contrast)
+    reader = model if amateur is None else both(model, amateur)
+    run = Run(reader, prompt, max_new_tokens=max_new_tokens, eos=eos, tokenizer=tokenizer)
+    if run.finish_reason:
+        return [Hypothesis([], 0.0, [], run.finish_reason)]
+    full = "length" if run.limit == max_new_tokens else "context"
+    finished = _Finished(num_beams, num_return_sequences, length_penalty, early_stopping)
+
+    beams = [_Beam([], [], 0.0, [m.new_cache() for m in models])]
+    for length in range(1, run.limit + 1):
+        pending = [beam.tokens[-1:] or run.prompt for beam in beams]
+        scores = [  # b of [V]
+            _token_scores(rows, run.prompt + beam.tokens, repetition, blocking, contrast)
+            for beam, rows in zip(beams, _advance(models, beams, pending))
+        ]
+        at_limit = full if length == run.limit else None
+        branches = _sort_out(beams, scores, num_beams, run.eos, at_limit, finished)
+        beams = _inherit(beams, scores, [b for b in branches if b.fate == "running"])
+        if trace is not None:
+            trace.append(branches)
+        if not beams or finished.suffice(beams[0].total, length):
+            break
+        shortest = length if no_repeat_ngram_size else length + 1  # one may yet be blocked as it is
+        if contrast is None and finished.out_of_reach(beams[0].total, shortest, run.limit):
+            break
+    return finished.best[:num_return_sequences]
+
+
+def _advance(models, beams, pending):
+    """For each beam the logits [V] of each model after the pending tokens; one pass a model."""
+    rows = [
+        model.forward_many([(tokens, beam.caches[i]) for tokens, beam in zip(pending, beams)])
+        for i, model in enumerate(models)
+    ]
+    return [[row[-1] for row in one_beam] for one_beam in zip(*rows)]
+
+
+def _token_scores(rows, history, repetition, blocking, contrast):
+    """What each token [V] would add to the total of a beam; -inf for what it may not be."""
+    step = len(history)
+    if contrast is None:
+        scores = log_softmax(repetition.penalise(rows[0], history), step)
+    else:
+        scores = repetition.penalise(contrast(*rows, step), history)
+    return blocking.penalise(scores, history)
+
+
+def _sort_out(beams, scores, num_beams, eos, at_limit, finished):
+    """The branches of one step, best first; those that end go to `finished`."""
+    branches = []
+    for parent, (beam, row) in enumerate(zip(beams, scores)):
+        if row.max() == -np.inf:
+            finished.add(beam.tokens, beam.logprobs, beam.total, "blocked")
+            branches.append(Branch(parent, None, beam.total, "finished"))
+    # Each beam has one candidate for each end token at most, so more than num_beams of these have
+    # not ended, unless there are no more. Then nothing competes for a place, and every end counts.
+    candidates = _best_candidates(beams, scores, num_beams * (1 + len(eos)) + 1)
+    n_open = sum(token not in eos for _, token, _ in candidates)
+    contested = n_open > num_beams or num_beams == 1
+    places = num_beams
+    for rank, (parent, token, total) in enumerate(candidates):
+        reason = "eos" if token in eos else at_limit
+        fate = "dropped"
+        if reason is None and places:
+            fate = "running"
+            places -= 1
+        elif reason is not None and (rank < num_beams or not contested):
+            fate = "finished"
+            finished.add(*_extended(beams[parent], scores[parent], token), total, reason)
+        branches.append(Branch(parent, token, total, fate))
+    return branches
+
+
+def _best_candidates(beams, scores, count):
+    """The `count` best (beam, token, total), best first; ties to the better beam, the lower id."""
+    parents, tokens, totals = [], [], []
+    lowest = -sys.float_info.max  # what is below the count-th best so far is out; so is -inf
+    for parent, (beam, row) in enumerate(zip(beams, scores)):
+        total = beam.total + row  # [V]
+        kept = np.flatnonzero(total >= lowest)
+        if len(kept) > count:  # a partition is several times faster than a sort
+            lowest = np.partition(total[kept], -count)[-count]
+            kept = kept[total[kept] >= lowest]
+        parents += [parent] * len(kept)
+        tokens.append(kept)
+        totals.append(total[kept])
+    tokens, totals = np.concatenate(tokens), np.concatenate(totals)
+    best = np.argsort(-totals, kind="stable")[:count]
+    return [(parents[i], int(tokens[i]), float(totals[i])) for i in best]
+
+
+def _extended(beam, row, token):
+    return [*beam.tokens, token], [*beam.logprobs, float(row[token])]
+
+
+def _inherit(beams, scores, branches):
+    """The beams that run on. Of several children of one beam all but the last fork its caches."""
+    children = Counter(branch.parent for branch in branches)
+    running = []
+    for branch in branches:
+        parent = beams[branch.parent]
+        children[branch.parent] -= 1
+        last = children[branch.parent] == 0
+        caches = parent.caches if last else [cache.fork() for cache in parent.caches]
+        extended = _extended(parent, scores[branch.parent], branch.token)
+        running.append(_Beam(*extended, branch.total, caches))
+    return running
+
+
+class _Finished:
+    """The best num_beams finished hypotheses, best first; decides when there are enough."""
+
+    def __init__(self, num_beams, num_return_sequences, length_penalty, early_stopping):
+        self.num_beams = num_beams
+        self.num_return_sequences = num_return_sequences
+        self.length_penalty = length_penalty
+        self.early_stopping = early_stopping
+        self.best = []
+
+    def score(self, total, length):
+        return total / float(length) ** self.length_penalty if length else 0.0
+
+    def add(self, tokens, logprobs, total, reason):
+        score = self.score(total, len(tokens))
+        self.best.append(Hypothesis(tokens, score, logprobs, reason))
+        self.best.sort(key=lambda hypothesis: -hypothesis.score)  # stable: first come, first
+        del self.best[self.num_beams :]
+
+    def suffice(self, total, length):
+        """Whether early_stopping ends the search; `total` is the best of the running ones."""
+        if len(self.best) < self.num_beams:
+            return False
+        if self.early_stopping is True or self.num_beams == 1:
+            return True
+        guess = self.early_stopping is False
+        return guess and self.score(total, length) <= self.best[-1].score
+
+    def out_of_reach(self, total, shortest, longest):
+        """Whether no running hypothesis, of total at most `total`, can still be returned.
+
+        More tokens only lower a total, so at length n it scores total / n ** length_penalty at
+        best. That rises or falls with n all the way, by the penalty's sign: one end is highest.
+        """
+        returned = self.num_return_sequences
+        if len(self.best) < returned:
+            return False
+        highest = max(self.score(total, shortest), self.score(total, longest))
+        return highest <= self.best[returned - 1].score
+
+
+def _models(model, amateur, contrast):
+    if amateur is None:
+        if contrast is not None:
+            raise InputError("contrast: has no effect without an amateur")
+        return (model,), None
+    return (model, amateur), contrast or Contrast()
+
+
+def _check(num_beams, num_return_sequences, length_penalty, early_stopping):
+    def want(fits, name, value, wanted):
+        if not fits:
+            raise InputError(f"{name}: got {value!r}, {wanted} was wanted")
+
+    def whole(value):
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+    fits = whole(num_beams) and num_beams >= 1
+    want(fits, "num_beams", num_beams, "a whole number of at least 1")
+    fits = whole(num_return_sequences) and 1 <= num_return_sequences <= num_beams
+    want(fits, "num_return_sequences", num_return_sequences, f"1 to num_beams ({num_beams})")
+    fits = whole(length_penalty) or isinstance(length_penalty, float)
+    fits = fits and abs(length_penalty) <= 50  # so that no power of a length overflows
+    want(fits, "length_penalty", length_penalty, "a number from -50 to 50")
+    fits = isinstance(early_stopping, bool) or early_stopping == "never"
+    want(fits, "early_stopping", early_stopping, "True, False or 'never'")

@@ -1,0 +1,105 @@
+"""The only source of randomness: whoever decides anything by chance asks one of these objects.
+
+A chance has two methods, and nothing else in minidecode draws a random number:
+
+    choose(probs, position) -> token     draw a token for that position of the sequence
+    accept(probability) -> bool          true with that probability
+
+`Dice` rolls; `GumbelDice` rolls with noise tied to the position, so that two decoders with one seed
+write the same text; `exact.Enumerator` does not roll at all but takes every branch in turn.
+"""
+
+import numpy as np
+
+from ..errors import InputError, MinidecodeError
+
+
+def check_seed(seed):
+    """A seed as a non-negative int, or a fresh one from the operating system for None."""
+    if seed is None:
+        return int(np.random.SeedSequence().entropy % 2**32)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed: got {seed!r}, a whole number of at least 0 was wanted")
+    return int(seed)
+
+
+def possible(probs):
+    """The tokens with a probability above 0, and their probabilities in float64."""
+    probs = np.asarray(probs)
+    tokens = np.flatnonzero(probs != 0)  # of booleans: ten times faster than of floats
+    weights = probs[tokens].astype(np.float64)
+    if not 0 < weights.sum() < np.inf or weights.min() < 0:
+        raise InputError(
+            "probabilities to draw from: a finite positive sum and none below 0 wanted"
+        )
+    return tokens, weights
+
+
+def inverse_cdf(probs, u):
+    """The first token whose cumulative probability exceeds u, a number in [0, 1).
+
+    The sum runs in float64 and u is scaled by its total: a running float32 sum over 50,000 tokens
+    misses 1 by enough to make the last ones unreachable. Tokens of probability 0 are left out
+    before the search, so no rounding can land on one.
+    """
+    tokens, weights = possible(probs)
+    cumulative = np.cumsum(weights)
+    index = np.searchsorted(cumulative, u * cumulative[-1], side="right")
+    return int(tokens[min(index, len(tokens) - 1)])
+
+
+class Dice:
+    """Ordinary random draws from a private generator; `seed=None` takes a fresh seed.
+
+    `seed` holds the seed in use either way. Not to be shared between threads.
+    """
+
+    coupled = False
+
+    def __init__(self, seed=None):
+        self.seed = check_seed(seed)
+        self._generator = np.random.default_rng(self.seed)
+
+    def uniform(self):
+        """The next random number, in [0, 1)."""
+        return self._generator.random()
+
+    def choose(self, probs, position):
+        return inverse_cdf(probs, self.uniform())
+
+    def accept(self, probability):
+        # strictly below, so that probability 0 never passes and 1 always does
+        return self.uniform() < probability
+
+
+class GumbelDice:
+    """Draws token t at position i as argmax of log p(t) + g(seed, i)[t], g standard Gumbel noise.
+
+    The noise depends on the seed and the position only, not on how many draws came before. So a
+    draft that draws with the same object usually meets the target's own draw, and speculation that
+    accepts a draft exactly when it equals that draw writes the very text of plain sampling.
+    Under the ratio test u < p/q shared noise would bias the residual, hence no `accept` here.
+    """
+
+    coupled = True
+
+    def __init__(self, seed=None):
+        self.seed = check_seed(seed)
+
+    def noise(self, position, size):
+        """g(seed, position) for tokens 0 .. size-1; a longer vocabulary only appends."""
+        bits = np.random.SeedSequence((self.seed, position))
+        u = np.random.Generator(np.random.Philox(bits)).random(size)  # [0, 1)
+        with np.errstate(divide="ignore"):  # u = 0 gives -inf, the proper limit
+            return -np.log(-np.log(u))
+
+    def choose(self, probs, position):
+        tokens, weights = possible(probs)
+        scores = np.log(weights) + self.noise(position, len(probs))[tokens]
+        return int(tokens[np.argmax(scores)])
+
+    def accept(self, probability):
+        raise MinidecodeError(
+            "GumbelDice has no ratio test: its noise is shared, so a draft is accepted when it "
+            "equals the target's own draw"
+        )

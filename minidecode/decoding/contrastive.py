@@ -1,0 +1,171 @@
+"""Contrastive decoding: write what a strong model finds likely and a weak one does not.
+
+Both models read the same text. Plausible are the tokens whose expert probability is at least alpha
+times the largest; among these the score is, in nats,
+
+    log p_expert - log p_amateur                          Li et al. 2022, equations 2 and 3
+    (1 + beta) log p_expert - beta log p_amateur          O'Brien and Lewis 2023, when beta is given
+
+Greedy takes the best score. Sampling takes the scores for logits: their softmax over the plausible
+set, after any `Warp`. Both are exact but for one floor: an amateur probability below `FLOOR` counts
+as that, because log 0 would make the score infinite.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+
+from .. import kernels
+from ..errors import InputError, LogitsError
+from ..models.tokenizer import check_same_vocabulary
+from .chance import Dice
+from .run import Run
+from .step import Step
+from .warp import Blocked, Warp
+
+FLOOR = -149 * math.log(2)  # -103.3 nats: the smallest float32 above 0; also for ids it lacks
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The settings; `contrast(expert_logits, amateur_logits) -> scores`.
+
+    alpha                above 0, to 1: how plausible a token must be; 1 leaves only the likeliest
+    beta                 None for the form of Li et al., else the strength (0: the expert alone)
+    amateur_temperature  divides the amateur's logits; above 1 softens what it has against a token
+
+    A setting out of range is an `InputError`.
+    """
+
+    alpha: float = 0.1
+    beta: float | None = None
+    amateur_temperature: float = 1.0
+
+    def __post_init__(self):
+        self._want("alpha", 0 < self._number("alpha") <= 1, "a number above 0 and at most 1")
+        if self.beta is not None:
+            self._want("beta", self._number("beta") >= 0, "a finite number of at least 0, or None")
+        temperature = self._number("amateur_temperature")
+        self._want("amateur_temperature", temperature > 0, "a finite number above 0")
+
+    def _number(self, name):
+        value = getattr(self, name)
+        real = isinstance(value, int | float | np.integer | np.floating)
+        return value if real and not isinstance(value, bool) and math.isfinite(value) else math.nan
+
+    def _want(self, name, fits, wanted):
+        if not fits:
+            raise InputError(f"{name}: got {getattr(self, name)!r}, {wanted} was wanted")
+
+    def __call__(self, expert_logits, amateur_logits, step=None):
+        """Logits [V] and [V'] -> scores [V] in float64, -inf for tokens that are not plausible.
+
+        Ids that only one model has: the amateur's are left out of the scores though not out of its
+        probabilities, the expert's have amateur probability 0. Errors: `LogitsError`, with `step`.
+        """
+        expert = log_softmax(expert_logits, step)
+        amateur = log_softmax(amateur_logits, step, self.amateur_temperature)
+        bound = math.log(self.alpha) + expert.max() - 1e-12  # rounding must not drop an equal
+        plausible = np.flatnonzero(expert >= bound)
+        known = plausible[plausible < len(amateur)]  # a prefix: ids ascend
+        ratio = expert[plausible] - FLOOR
+        ratio[: len(known)] = expert[known] - np.maximum(amateur[known], FLOOR)
+        scores = np.full(len(expert), -np.inf)
+        scores[plausible] = ratio if self.beta is None else expert[plausible] + self.beta * ratio
+        return scores
+
+    def probs(self, expert_logits, amateur_logits, warp, history):
+        """The distribution [V] that is sampled after the ids `history`, in float64.
+
+        Ties, for temperature 0 as for top-k and top-p, fall to the expert's order and then to the
+        lower id: so between equal models the expert decides. Errors: `LogitsError`; `Blocked`.
+        """
+        scores = self(expert_logits, amateur_logits, step=len(history))
+        scores = warp.penalise(scores, history)
+        plausible = np.flatnonzero(scores > -np.inf)
+        # A filter gives ties to the lower index, so it gets the tokens in the expert's order.
+        order = plausible[np.argsort(-np.asarray(expert_logits)[plausible], kind="stable")]
+        if not len(order):
+            raise Blocked(f"{_at(len(history))}every plausible token is banned")
+        filters = replace(warp, repetition_penalty=1.0, no_repeat_ngram_size=0)
+        probs = np.zeros(len(scores))
+        probs[order] = filters(scores[order], history)
+        return probs
+
+
+def contrastive(
+    expert,
+    amateur,
+    prompt,
+    *,
+    alpha=0.1,
+    beta=None,
+    amateur_temperature=1.0,
+    warp=None,
+    chance=None,
+    **limits,
+):
+    """Yield a `Step` a token: the best score unless `warp` is given, which samples.
+
+    prompt: ids, or text with `tokenizer=`. chance: a `Dice` or `GumbelDice`; a fresh one unless
+    given. limits: max_new_tokens, eos, stop, tokenizer, as in `stopping.Run`. The context is the
+    shorter of the two models'. Same ids must mean the same tokens to both.
+    """
+    contrast = Contrast(alpha, beta, amateur_temperature)
+    warp = warp or Warp(temperature=0)
+    chance = Dice() if chance is None else chance
+    run = Run(both(expert, amateur), prompt, **limits)
+    caches = expert.new_cache(), amateur.new_cache()
+    pending = run.prompt  # committed, but not yet seen by the models
+    while not run.finish_reason:
+        rows = [m.forward(pending, c)[-1] for m, c in zip((expert, amateur), caches)]  # [V], [V']
+        try:
+            probs = contrast.probs(*rows, warp, run.history)  # [V]
+        except Blocked:
+            run.block()
+            pending = ()
+        else:
+            pending = run.commit([chance.choose(probs, len(run.history))])
+        yield Step(pending, run.finish_reason)
+
+
+def both(expert, amateur):
+    """The expert as a model that can go no further than both: with the shorter context.
+
+    Errors: `InputError` where the models' tokenizers are known, and an id means two tokens.
+    """
+    check_same_vocabulary(expert, amateur, "amateur")
+    return SimpleNamespace(
+        forward=expert.forward,
+        forward_many=expert.forward_many,
+        new_cache=expert.new_cache,
+        tokenizer=getattr(expert, "tokenizer", None),
+        vocab_size=expert.vocab_size,
+        n_positions=min(expert.n_positions, amateur.n_positions),
+        eos=expert.eos,
+        bos=expert.bos,
+    )
+
+
+def log_softmax(logits, step=None, temperature=1.0):
+    """Log-probabilities [V] in float64, never above 0, -inf where the probability is 0.
+
+    Errors: `LogitsError` for NaN, +inf or nothing but -inf, as from `Warp`.
+    """
+    peak = np.max(logits)
+    if not np.isfinite(peak):
+        try:
+            kernels.softmax(logits)  # says which logit is wrong
+        except ValueError as error:
+            raise LogitsError(f"{_at(step)}{error}") from None
+    shifted = np.subtract(logits, peak, dtype=np.float64)
+    if temperature != 1:
+        with np.errstate(over="ignore"):  # a tiny temperature sends all but the maximum to -inf
+            shifted /= temperature
+    return shifted - math.log(np.exp(shifted).sum())
+
+
+def _at(step):
+    return "" if step is None else f"step {step} (the prompt's tokens counted): "

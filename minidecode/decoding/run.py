@@ -1,0 +1,110 @@
+"""When a run ends: its limits, checked before the first step, and the reason it stopped."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import ContextError, InputError
+from ..models.gpt2 import check_tokens, id_tuple
+from .stream import TextStream
+
+FROM_MODEL = "from the model"  # the default of `eos`: the end ids stored in the checkpoint
+
+
+class Run:
+    """One run of a decoder: its prompt, what it has committed and still may, and why it ended.
+
+    model           anything with `vocab_size`, `n_positions`, `eos`, `bos`
+    prompt          token ids, or text when a tokenizer is given; empty, it is the bos id
+    max_new_tokens  None: until the context is full
+    eos             an id, several, or None to never stop at one; the checkpoint's unless given
+    stop            strings that end the run where they appear, or None; needs the tokenizer
+
+    The finish reasons are `eos`, `stop`, `length` (max_new_tokens), `context` (n_positions) and
+    `blocked`, in this order where one token meets several. The end token, and the token that
+    completes a stop string, are part of `tokens`.
+    Errors: `InputError` and `ContextError`, before any forward pass.
+    """
+
+    def __init__(
+        self, model, prompt, *, max_new_tokens=None, eos=FROM_MODEL, stop=(), tokenizer=None
+    ):
+        self.prompt = prompt_ids(model, prompt, tokenizer)
+        self.history = list(self.prompt)
+        self.eos = frozenset(_eos_ids(model, eos))
+        if max_new_tokens is not None:
+            _check_limit(max_new_tokens)
+        room = model.n_positions - len(self.prompt)
+        if room < 0 or (room == 0 and max_new_tokens != 0):
+            raise ContextError(
+                f"prompt: got {len(self.prompt)} tokens, which leaves no room in the model's "
+                f"{model.n_positions} positions; at most {model.n_positions - 1} were wanted"
+            )
+        self.limit = room if max_new_tokens is None else min(room, max_new_tokens)
+        self._full = "context" if max_new_tokens is None or room < max_new_tokens else "length"
+        self._stream = None
+        if stop not in (None, (), []):
+            if tokenizer is None:
+                raise InputError("stop: stop strings need a tokenizer, none was given")
+            self._stream = TextStream(tokenizer, stop)
+        self.finish_reason = self._full if self.limit == 0 else None
+
+    @property
+    def tokens(self):
+        """The ids committed so far, without the prompt."""
+        return self.history[len(self.prompt) :]
+
+    @property
+    def remaining(self):
+        """How many more tokens can be committed."""
+        return self.limit - (len(self.history) - len(self.prompt))
+
+    def commit(self, tokens):
+        """Append tokens up to and with one that ends the run; returns those appended."""
+        taken = []
+        for token in tokens:
+            if self.finish_reason:
+                break
+            self.history.append(token)
+            taken.append(token)
+            self.finish_reason = self._reason(token)
+        return tuple(taken)
+
+    def block(self):
+        """End the run because no token is left to choose."""
+        self.finish_reason = "blocked"
+
+    def _reason(self, token):
+        if token in self.eos:
+            return "eos"
+        if self._stream is not None:
+            self._stream.feed(token)
+            if self._stream.stopped:
+                return "stop"
+        return self._full if self.remaining == 0 else None
+
+
+def prompt_ids(model, prompt, tokenizer=None):
+    """The prompt as a list of ids: text is encoded, an empty prompt becomes the bos id."""
+    if isinstance(prompt, str):
+        if tokenizer is None:
+            raise InputError("prompt: got text, which needs a tokenizer; none was given")
+        prompt = tokenizer.encode(prompt)
+    if not isinstance(prompt, Sequence | np.ndarray):
+        raise InputError(f"prompt: got {prompt!r:.50}, text or a list of token ids was wanted")
+    if len(prompt) == 0:
+        if model.bos is None:
+            raise InputError("prompt: it is empty, and the model has no bos id to start from")
+        prompt = [model.bos]
+    return check_tokens(prompt, model.vocab_size).tolist()
+
+
+def _eos_ids(model, eos):
+    if isinstance(eos, str) and eos == FROM_MODEL:
+        return model.eos
+    return id_tuple(eos, model.vocab_size)
+
+
+def _check_limit(n):
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+        raise InputError(f"max_new_tokens: got {n!r}, a whole number of at least 0 was wanted")

@@ -1,0 +1,68 @@
+"""Turns token ids into text while they come, so that what has been shown is never taken back.
+
+Two things can make text wait. A token may end in the middle of a UTF-8 character: its first bytes
+wait for the rest. And text that a stop string might begin with waits until it is clear whether the
+stop string follows.
+
+Of several stop strings the one that is complete first counts, and of those complete at the same
+place the longest. So the outcome depends on the text alone and not on how it is cut into tokens.
+"""
+
+import codecs
+
+from ..errors import InputError
+
+
+class TextStream:
+    """`feed` it each token that is not an end token, then `finish` it; they return the text.
+
+    Together the returned pieces are `tokenizer.decode` of all tokens, up to the first stop string.
+    `stop` is one stop string, several or None. Errors: `InputError` for an empty one.
+    """
+
+    def __init__(self, tokenizer, stop=()):
+        self._tokenizer = tokenizer
+        self._stop = _check_stop(stop)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._held = ""  # decoded, but a stop string may begin here
+        self.stopped = False  # a stop string is complete; nothing is shown any more
+
+    def feed(self, token):
+        """The text, maybe "", that may be shown now that `token` is known."""
+        return self._release(self._decoder.decode(self._tokenizer.token_bytes(token)))
+
+    def finish(self):
+        """The text still held when no more tokens come; an incomplete character becomes U+FFFD."""
+        text = self._release(self._decoder.decode(b"", final=True)) + self._held
+        self._held = ""
+        return text
+
+    def _release(self, text):
+        if self.stopped:
+            return ""
+        text = self._held + text
+        found = [(text.find(s) + len(s), text.find(s)) for s in self._stop if s in text]
+        if found:
+            self.stopped = True
+            self._held = ""
+            _, start = min(found)
+            return text[:start]
+        shown = len(text) - self._length_to_hold(text)
+        self._held = text[shown:]
+        return text[:shown]
+
+    def _length_to_hold(self, text):
+        """The length of the longest end of `text` that some stop string begins with."""
+        longest = max(map(len, self._stop), default=0)
+        for length in range(min(longest, len(text)), 0, -1):
+            if any(s.startswith(text[-length:]) for s in self._stop):
+                return length
+        return 0
+
+
+def _check_stop(stop):
+    strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    for s in strings:
+        if not isinstance(s, str) or not s:
+            raise InputError(f"stop: got {s!r}, a string of at least one character was wanted")
+    return strings

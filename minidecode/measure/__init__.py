@@ -1,0 +1,1 @@
+"""Numbers: measures of text, decoders side by side, speed."""

@@ -1,0 +1,194 @@
+"""GPT-2 (Radford et al. 2019): tokens in, logits of the next token out, keys and values cached.
+
+Names are those of the checkpoint. Shapes: n new tokens, t tokens in the cache, d width, h heads,
+V vocabulary. With the compiled kernels a token's logits are the same bit for bit however the tokens
+are split into calls and whatever other sequences run beside them; with NumPy to rounding.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InputError
+from ..kernels import Packed, attention, gelu, layer_norm, linear, pack
+from .kv_cache import KVCache
+
+LONG = 256  # tokens in one pass that are worth a progress bar
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer's weights; every matrix is packed [in, out]."""
+
+    ln_1: tuple[np.ndarray, np.ndarray]  # weight [d], bias [d]
+    attn_c_attn: tuple[Packed, np.ndarray]  # d -> 3d
+    attn_c_proj: tuple[Packed, np.ndarray]  # d -> d
+    ln_2: tuple[np.ndarray, np.ndarray]
+    mlp_c_fc: tuple[Packed, np.ndarray]  # d -> n_inner
+    mlp_c_proj: tuple[Packed, np.ndarray]  # n_inner -> d
+
+
+class GPT2:
+    """`tensors` maps names (without `transformer.`) to float32 arrays; each is read once.
+
+    `unknown_ids` are ids that no tokenizer entry stands for: their logits are -inf, always.
+    `watch`, when set, is given the layers of each long pass to iterate over: a progress bar.
+    """
+
+    def __init__(self, config, tensors, unknown_ids=()):
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.n_positions = config.n_positions
+        self.eos = tuple(config.eos_token_ids)
+        self.bos = config.bos_token_id
+        self.watch = None
+        self.tokenizer = None  # the one it was loaded with, if any
+        self._unknown_ids = _as_slice(np.asarray(unknown_ids, dtype=np.int64))
+        # The embedding comes first: it is the largest, and while it is packed it exists twice.
+        tied = config.tie_word_embeddings or "lm_head.weight" not in tensors
+        self.head = pack(tensors["wte.weight" if tied else "lm_head.weight"].T)  # [d, V]
+        self.wte = self.head.columns if tied else np.array(tensors["wte.weight"]).__getitem__
+        self.wpe = np.array(tensors["wpe.weight"])  # [n_positions, d]
+        self.blocks = [_read_block(tensors, f"h.{i}.") for i in range(config.n_layer)]
+        self.ln_f = _read_vectors(tensors, "ln_f")
+
+    def new_cache(self):
+        c = self.config
+        return KVCache(c.n_layer, c.n_head, c.head_dim, c.n_positions)
+
+    def forward(self, tokens, cache, n_logits=1):
+        """Append `tokens` to `cache`; the logits [n_logits, V] after the last n_logits of them.
+
+        Errors: `InputError` for an id outside [0, V) or an n_logits outside 0 .. len(tokens);
+        `ContextError` when cache and tokens do not fit n_positions. An error leaves the cache as
+        it was.
+        """
+        return self.forward_many([(tokens, cache)], n_logits)[0]
+
+    def forward_many(self, batch, n_logits=1):
+        """`forward` for several (tokens, cache) at once; n_logits is one number, or one a sequence.
+
+        All rows go through the matrix products together, so the weights are read once for all.
+        """
+        tokens, counts = check_batch(batch, n_logits, self.vocab_size)
+        for ids, (_, cache) in zip(tokens, batch, strict=True):
+            cache.reserve(len(ids))
+        spans, end = [], 0  # (slice of the rows, cache) for each sequence
+        for ids, (_, cache) in zip(tokens, batch, strict=True):
+            spans.append((slice(end, end + len(ids)), cache))
+            end += len(ids)
+        if not spans:
+            return []
+
+        positions = [np.arange(c.length, c.length + len(t)) for t, (_, c) in zip(tokens, spans)]
+        x = self.wte(np.concatenate(tokens)) + self.wpe[np.concatenate(positions)]  # [n, d]
+        blocks = self.blocks if self.watch is None or end < LONG else self.watch(self.blocks)
+        for layer, block in enumerate(blocks):
+            x = x + self._attend(x, block, layer, spans)
+            x = x + self._mlp(x, block)
+        ends = [rows.stop for rows, _ in spans]
+        wanted = [np.arange(end - count, end) for end, count in zip(ends, counts)]
+        logits = linear(self._norm(x[np.concatenate(wanted)], self.ln_f), self.head)  # [rows, V]
+        logits[:, self._unknown_ids] = -np.inf
+        for rows, cache in spans:  # last, so that an interrupted pass leaves them as they were
+            cache.advance(rows.stop - rows.start)
+        return np.split(logits, np.cumsum(counts)[:-1])
+
+    def _attend(self, x, block, layer, spans):
+        c = self.config
+        qkv = linear(self._norm(x, block.ln_1), *block.attn_c_attn)  # [n, d] -> [n, 3d]
+        q, k, v = qkv.reshape(len(x), 3, c.n_head, c.head_dim).swapaxes(0, 1)  # each [n, h, d/h]
+        scale = c.head_dim**-0.5 if c.scale_attn_weights else 1.0
+        if c.scale_attn_by_inverse_layer_idx:
+            scale /= layer + 1
+        heads = []
+        for rows, cache in spans:
+            cache.write(layer, k[rows], v[rows])
+            heads.append(attention(q[rows], cache.pages, layer, cache.length, scale))
+        merged = heads[0] if len(heads) == 1 else np.concatenate(heads)
+        return linear(merged.reshape(x.shape), *block.attn_c_proj)  # [n, d] -> [n, d]
+
+    def _mlp(self, x, block):
+        hidden = gelu(linear(self._norm(x, block.ln_2), *block.mlp_c_fc))  # [n, d] -> [n, n_inner]
+        return linear(hidden, *block.mlp_c_proj)  # [n, n_inner] -> [n, d]
+
+    def _norm(self, x, weights):
+        return layer_norm(x, *weights, self.config.layer_norm_epsilon)
+
+
+def _as_slice(ids):
+    """Ascending ids as a slice where they are one run, as in a padded vocabulary: far faster."""
+    if len(ids) and ids[-1] - ids[0] == len(ids) - 1:
+        return slice(int(ids[0]), int(ids[-1]) + 1)
+    return ids
+
+
+def _read_vectors(tensors, name):
+    return np.array(tensors[name + ".weight"]), np.array(tensors[name + ".bias"])
+
+
+def _read_matrix(tensors, name):
+    return pack(tensors[name + ".weight"]), np.array(tensors[name + ".bias"])
+
+
+def _read_block(tensors, prefix):
+    return Block(
+        ln_1=_read_vectors(tensors, prefix + "ln_1"),
+        attn_c_attn=_read_matrix(tensors, prefix + "attn.c_attn"),
+        attn_c_proj=_read_matrix(tensors, prefix + "attn.c_proj"),
+        ln_2=_read_vectors(tensors, prefix + "ln_2"),
+        mlp_c_fc=_read_matrix(tensors, prefix + "mlp.c_fc"),
+        mlp_c_proj=_read_matrix(tensors, prefix + "mlp.c_proj"),
+    )
+
+
+def check_tokens(tokens, vocab_size):
+    """Token ids as an int64 array [n]; `InputError` names the first that is no id below vocab_size.
+
+    Negative ids must not wrap around, and 1.5 or True are no ids even where Python takes them.
+    """
+    ids = tokens if isinstance(tokens, np.ndarray) else list(tokens)
+    if len(ids) == 0:
+        raise InputError("tokens: got none, at least one was wanted")
+    if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu":
+        wrong = ids[(ids < 0) | (ids >= vocab_size)]
+    else:
+        wrong = [i for i in ids if not _is_id(i, vocab_size)]
+    if len(wrong):
+        wanted = f"an integer from 0 to {vocab_size - 1}"
+        raise InputError(f"token id: got {wrong[0]!r}, {wanted} was wanted")
+    return np.asarray(ids, dtype=np.int64)
+
+
+def id_tuple(ids, vocab_size):
+    """None, one id or any collection of them as a tuple of checked ids."""
+    if ids is None:
+        return ()
+    several = isinstance(ids, Iterable) and not isinstance(ids, str)
+    found = list(ids) if several else [ids]
+    return tuple(check_tokens(found, vocab_size).tolist()) if found else ()
+
+
+def _is_id(i, vocab_size):
+    return isinstance(i, int | np.integer) and not isinstance(i, bool) and 0 <= i < vocab_size
+
+
+def check_batch(batch, n_logits, vocab_size):
+    """The ids [n] and the number of logits of each sequence, or what is wrong with them."""
+    if len({id(cache) for _, cache in batch}) < len(batch):
+        raise InputError("batch: one cache stands in it twice, one a sequence was wanted")
+    tokens = [check_tokens(tokens, vocab_size) for tokens, _ in batch]
+    return tokens, _per_sequence(n_logits, [len(ids) for ids in tokens])
+
+
+def _per_sequence(n_logits, lengths):
+    """`n_logits` as one number for each sequence, checked against the sequences' lengths."""
+    one_for_all = isinstance(n_logits, int | np.integer)
+    counts = [int(n_logits)] * len(lengths) if one_for_all else list(n_logits)
+    if len(counts) != len(lengths):
+        raise InputError(f"n_logits: got {len(counts)} numbers for {len(lengths)} sequences")
+    for count, length in zip(counts, lengths, strict=True):
+        if not 0 <= count <= length:
+            raise InputError(f"n_logits: got {count}, 0 to {length} (the new tokens) was wanted")
+    return counts

@@ -1,0 +1,72 @@
+"""Writes model directories in the Hugging Face layout, one tensor at a time.
+
+The safetensors package wants all tensors of a file in memory at once. The format is simple enough
+to do without: eight bytes with the length of a header, the header (JSON: type, shape and place of
+each tensor), and the tensors' bytes one after the other.
+"""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InputError
+from .checkpoint import parameter_shapes
+
+
+def new_directory(path):
+    """`path` as a Path, created where it is missing; `InputError` where anything is in the way."""
+    directory = Path(path).expanduser()
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{path}: got a file, a new or empty directory was wanted")
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise InputError(f"{path}: is not empty, a new or empty directory was wanted")
+    return directory
+
+
+def write_checkpoint(directory, config, tensors):
+    """Write config.json and model.safetensors (float32); the tokenizer is the caller's affair.
+
+    tensors: name (without `transformer.`) -> array, each asked for once.
+    """
+    shapes = parameter_shapes(config)
+    if not config.tie_word_embeddings and "lm_head.weight" in tensors:
+        shapes["lm_head.weight"] = shapes["wte.weight"]
+    stored = {n: n if n.startswith("lm_head") else f"transformer.{n}" for n in shapes}
+    write_safetensors(
+        Path(directory) / "model.safetensors",
+        {stored[name]: shape for name, shape in shapes.items()},
+        (tensors[name] for name in shapes),
+    )
+    fields = dataclasses.asdict(config)
+    ids = fields.pop("eos_token_ids")
+    fields["eos_token_id"] = list(ids) if len(ids) > 1 else next(iter(ids), None)
+    fields = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], **fields}
+    text = json.dumps(fields, indent=1) + "\n"
+    (Path(directory) / "config.json").write_text(text, encoding="utf-8")
+
+
+def write_safetensors(path, shapes, tensors):
+    """Write `tensors`, arrays in the order of `shapes` (name -> shape), as float32.
+
+    What was written is removed again if that fails or is interrupted.
+    """
+    header, end = {"__metadata__": {"format": "pt"}}, 0  # transformers insists on a format
+    for name, shape in shapes.items():
+        begin, end = end, end + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that the data begins at a multiple of 8
+    try:
+        with open(path, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for (name, shape), tensor in zip(shapes.items(), tensors, strict=True):
+                if tensor.shape != shape:
+                    raise InputError(f"tensor {name}: got shape {tensor.shape}, {shape} was wanted")
+                file.write(np.ascontiguousarray(tensor, "<f4").data)
+    except BaseException:
+        Path(path).unlink(missing_ok=True)
+        raise

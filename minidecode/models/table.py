@@ -1,0 +1,90 @@
+"""A language model written by hand: its next-token probabilities are given, not computed.
+
+Every decoder runs on it as on GPT-2, so a decoder's output law can be worked out exactly.
+"""
+
+import numpy as np
+
+from ..errors import ContextError, InputError
+from .gpt2 import check_batch, id_tuple
+
+
+class TableCache:
+    """Keeps what a `KVCache` stands for: the tokens seen so far."""
+
+    def __init__(self, tokens=()):
+        self.tokens = list(tokens)
+
+    @property
+    def length(self):
+        return len(self.tokens)
+
+    def truncate(self, length):
+        if not 0 <= length <= self.length:
+            raise InputError(f"cache: cannot truncate {self.length} tokens to {length}")
+        del self.tokens[length:]
+
+    def fork(self):
+        return TableCache(self.tokens)
+
+
+class TableModel:
+    """`rows` is a [V, V] array (row by last token) or a function: token history -> row [V].
+
+    Rows are probabilities, the logits their float64 logarithms (-inf for 0). `eos` is an id or
+    several, as in a checkpoint. Errors: `InputError` for rows that are not probabilities.
+    """
+
+    def __init__(self, rows, *, n_positions=1024, eos=(), bos=None):
+        if callable(rows):
+            self._row = rows
+            self.vocab_size = None  # known when the first row is seen; asked for below
+            self.vocab_size = len(self.row([0]))
+        else:
+            table = np.asarray(rows, dtype=np.float64)
+            if table.ndim != 2 or table.shape[0] != table.shape[1]:
+                raise InputError(f"rows: got shape {table.shape}, [V, V] was wanted")
+            self.vocab_size = len(table)
+            self._row = lambda history: table[history[-1]]
+            for token in range(len(table)):
+                self.row([token])
+        self.n_positions = n_positions
+        self.eos = id_tuple(eos, self.vocab_size)
+        self.bos = bos
+
+    def new_cache(self):
+        return TableCache()
+
+    def row(self, history):
+        """The probabilities [V] of the token after `history`."""
+        row = np.asarray(self._row(list(history)), dtype=np.float64)
+        if row.ndim != 1 or (self.vocab_size is not None and len(row) != self.vocab_size):
+            raise InputError(f"row after {history}: got shape {row.shape}, [V] was wanted")
+        if not (row >= 0).all() or not abs(row.sum() - 1) < 1e-6:
+            raise InputError(f"row after {history}: got {row}, probabilities of sum 1 were wanted")
+        return row
+
+    def forward(self, tokens, cache, n_logits=1):
+        """As `GPT2.forward`, in float64."""
+        return self.forward_many([(tokens, cache)], n_logits)[0]
+
+    def forward_many(self, batch, n_logits=1):
+        """As `GPT2.forward_many`, in float64."""
+        tokens, counts = check_batch(batch, n_logits, self.vocab_size)
+        histories = [cache.tokens + ids.tolist() for ids, (_, cache) in zip(tokens, batch)]
+        for history in histories:
+            if len(history) > self.n_positions:
+                raise ContextError(
+                    f"tokens: got {len(history)}, the table has {self.n_positions} positions"
+                )
+        results = [self._logits(history, count) for history, count in zip(histories, counts)]
+        for history, (_, cache) in zip(histories, batch):
+            cache.tokens = history  # only now: an error leaves the caches as they were
+        return results
+
+    def _logits(self, history, count):
+        """The logits [count, V] after each of the last `count` tokens of history."""
+        ends = range(len(history) - count + 1, len(history) + 1)
+        probs = np.array([self.row(history[:end]) for end in ends]).reshape(count, self.vocab_size)
+        with np.errstate(divide="ignore"):
+            return np.log(probs)

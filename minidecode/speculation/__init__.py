@@ -1,0 +1,1 @@
+"""Several tokens a pass of the target, exactly: draft, verify, roll back."""

@@ -1,0 +1,1 @@
+"""What happened while a text was decoded, as lines and as a page."""

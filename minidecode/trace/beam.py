@@ -1,0 +1,122 @@
+"""The tree of a beam search: every hypothesis it weighed, and what became of each."""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..decoding.beam import Hypothesis, beam_search
+from ..decoding.contrastive import Contrast, log_softmax
+from ..decoding.run import prompt_ids
+from .listening import ListeningModel, Notes
+from .speculative import Place
+from .top_tokens import likeliest, look_closer, own_distribution
+
+
+@dataclass(frozen=True)
+class Node:
+    """A hypothesis of the step; its text is that of its parent and one token.
+
+    place   the token, with the distributions after the parent. None if the parent was blocked: then
+            the node is the parent, finished as it was
+    parent  the index of its parent among the nodes of the step before; None at the first step
+    total   the sum of its scores, which are log-probabilities without an amateur
+    fate    running, finished or dropped
+    rank    of the returned hypothesis that ends here, from 0; None if none does
+    best    whether the best hypothesis passes through it
+    """
+
+    place: Place | None
+    parent: int | None
+    total: float
+    fate: str
+    rank: int | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """levels: the nodes of each step, best first. hypotheses: what the search returned."""
+
+    levels: list[list[Node]]
+    hypotheses: list[Hypothesis]
+
+
+def trace_beam(model, prompt, *, amateur=None, contrast=None, **options):
+    """`beam_search`, returning its `Tree`. Arguments as there, but for `trace`."""
+    ours, theirs = Notes(), Notes()
+    start = len(prompt_ids(model, prompt, options.get("tokenizer")))
+    grower = _Grower(start, ours, theirs, (contrast or Contrast()).amateur_temperature)
+    hypotheses = beam_search(
+        ListeningModel(model, ours),
+        prompt,
+        amateur=None if amateur is None else ListeningModel(amateur, theirs),
+        contrast=contrast,
+        trace=grower,
+        **options,
+    )
+    return Tree(_mark(grower.levels, hypotheses), hypotheses)
+
+
+class _Grower:
+    """Stands for the list that `beam_search` appends each step's branches to, and makes levels.
+
+    Done step by step, so that the logits of one step are all that is ever kept.
+    """
+
+    def __init__(self, start, ours, theirs, temperature):
+        self.start, self.ours, self.theirs = start, ours, theirs
+        self.temperature = temperature
+        self.levels = []
+        self.running = [(None, 0.0)]  # of the level before, what ran on: (index, total)
+
+    def append(self, branches):
+        passes = [notes.passes.pop() for notes in (self.ours, self.theirs) if notes.passes]
+        sides = [
+            self._sides([b for b in branches if b.parent == i], total, *(x[-1] for _, x in one))
+            for i, ((_, total), one) in enumerate(zip(self.running, zip(*passes)))
+        ]
+        position = self.start + len(self.levels)
+        nodes = []
+        for b in branches:
+            place = None
+            if b.token is not None:
+                place = Place(b.token, b.fate, position, **sides[b.parent])
+            nodes.append(Node(place, self.running[b.parent][0], b.total, b.fate))
+        self.levels.append(nodes)
+        self.running = [(i, n.total) for i, n in enumerate(nodes) if n.fate == "running"]
+
+    def _sides(self, children, total, expert, amateur=None):
+        """What the children of one hypothesis share: the ids to show, the `Bars` of each model."""
+        added = {b.token: b.total - total for b in children if b.token is not None}
+        p, q = own_distribution(expert), None
+        if amateur is not None:
+            q = np.exp(log_softmax(amateur, temperature=self.temperature))
+        ids = likeliest([p] if q is None else [p, q], added)
+        return {
+            "ids": ids,
+            "p": look_closer(ids, p),
+            "q": None if q is None else look_closer(ids, q),
+            "scores": tuple(map(added.get, ids)),
+        }
+
+
+def _mark(levels, hypotheses):
+    """The levels with `rank` and `best` filled in."""
+    ranks = {tuple(h.tokens): rank for rank, h in enumerate(hypotheses)}
+    texts = []  # the tokens of each node of the level before
+    for nodes in levels:
+        above, texts = texts, []
+        for i, node in enumerate(nodes):
+            text = () if node.parent is None else above[node.parent]
+            texts.append(text if node.place is None else (*text, node.place.token))
+            if node.fate == "finished":
+                nodes[i] = dataclasses.replace(node, rank=ranks.get(texts[-1]))
+    index = None
+    for nodes in reversed(levels):
+        if index is None:
+            index = next((i for i, node in enumerate(nodes) if node.rank == 0), None)
+        if index is not None:
+            nodes[index] = dataclasses.replace(nodes[index], best=True)
+            index = nodes[index].parent
+    return levels

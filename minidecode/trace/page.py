@@ -1,0 +1,148 @@
+"""A trace as one HTML page that needs nothing else: no network, no library, no other file."""
+
+import dataclasses
+import html
+import json
+import re
+from dataclasses import dataclass, field
+from importlib import resources
+
+from ..decoding.step import Round
+from ..models.labels import Spelling
+from .beam import Tree
+from .speculative import Place, Traced
+from .terminal import step_text, tree_lines
+
+SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")
+DIGITS = 6  # of a number in the page
+
+
+@dataclass
+class Recording:
+    """All that a page shows.
+
+    title     the decoder, in words
+    prompt    its text
+    settings  {name: value}, shown as they are
+    names     of the two sides, such as target and draft; None where there is one side
+    steps     what the decoder yielded, or for a beam search `tree`
+    """
+
+    title: str
+    prompt: str
+    settings: dict
+    names: tuple[str, str | None] = ("model", None)
+    steps: list[Traced] = field(default_factory=list)
+    tree: Tree | None = None
+
+    @property
+    def finish_reason(self):
+        if self.tree is not None:
+            return self.tree.hypotheses[0].finish_reason if self.tree.hypotheses else "none"
+        return self.steps[-1].step.finish_reason if self.steps else "length"
+
+
+def summary(recording):
+    """One sentence: how many tokens, in how many rounds, how many drafts accepted, why it ended."""
+    if recording.tree is not None:
+        weighed = sum(map(len, recording.tree.levels))
+        counts = f"{weighed} hypotheses in {len(recording.tree.levels)} steps"
+    else:
+        steps = [traced.step for traced in recording.steps]
+        counts = f"{sum(len(step.tokens) for step in steps)} tokens"
+        rounds = [step for step in steps if isinstance(step, Round)]
+        if rounds:
+            drafted = sum(len(r.drafted) for r in rounds)
+            accepted = sum(r.accepted for r in rounds)
+            share = f" ({accepted / drafted:.0%})" if drafted else ""
+            counts += f" in {len(rounds)} rounds, {accepted} of {drafted} drafts accepted{share}"
+    return f"{counts}; ended: {recording.finish_reason}"
+
+
+def page(recording, tokenizer, end_ids=()):
+    """The page as a string. tokenizer: what the ids mean; end_ids: those that end a text."""
+    names = Spelling(tokenizer, end_ids)
+    parts = {
+        "title": html.escape(f"{recording.title}: {recording.prompt[:60]}"),
+        "heading": html.escape(recording.title),
+        "plain": html.escape(_plain(recording, Spelling(tokenizer, end_ids))),
+        "style": _asset("page.css"),
+        "script": "\n".join(map(_asset, SCRIPTS)),
+        "data": _safe_json(_facts(recording, names)),
+    }
+    # In one pass, so that nothing that was put in is looked at again.
+    return re.sub("@@([a-z]+)@@", lambda match: parts[match[1]], _asset("page.html"))
+
+
+def _asset(name):
+    return (resources.files(__package__) / "web" / name).read_text(encoding="utf-8").strip()
+
+
+def _safe_json(facts):
+    """Strict JSON that no HTML parser can leave: without <, > and &, in ASCII alone."""
+    text = json.dumps(facts, allow_nan=False, separators=(",", ":"))
+    return re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _plain(recording, spelling):
+    """The text for a browser without scripts, with the marks of a transcript."""
+    if recording.tree is not None:
+        return "\n".join(tree_lines(recording.tree, spelling))
+    return recording.prompt + "".join(step_text(t, spelling) for t in recording.steps)
+
+
+def _facts(recording, names):
+    """All that the scripts read."""
+    flow = Spelling(names.tokenizer, names.end_ids, keep="\n\\\xa0")
+    steps = []
+    for traced in recording.steps:
+        places = [_place(place, flow) for place in traced.places]
+        drafted = getattr(traced.step, "drafted", ())
+        steps.append({"drafted": len(drafted), "places": places})
+    tree = recording.tree and _tree(recording.tree, flow)
+    ids = {i for traced in recording.steps for place in traced.places for i in place.ids}
+    if tree:
+        nodes = [node for level in recording.tree.levels for node in level]
+        ids |= {i for node in nodes if node.place for i in node.place.ids}
+    return {
+        "names": recording.names,
+        "summary": summary(recording),
+        "reason": recording.finish_reason,
+        "settings": recording.settings,
+        "prompt": recording.prompt,
+        "labels": {str(i): names.label(i) for i in sorted(ids)},
+        "steps": steps,
+        "tree": tree,
+    }
+
+
+def _tree(tree, flow):
+    levels = []
+    for nodes in tree.levels:
+        levels.append([])
+        for node in nodes:
+            place = node.place and _place(node.place, flow if node.best else None)
+            rest = {
+                name: getattr(node, name) for name in ("parent", "total", "fate", "rank", "best")
+            }
+            levels[-1].append(_compact({"place": place, **rest}))
+    ends = [{"score": h.score, "reason": h.finish_reason} for h in tree.hypotheses]
+    return {"levels": levels, "hypotheses": _compact(ends)}
+
+
+def _place(place: Place, flow):
+    """A place as JSON; `text` is what it adds to the text, "" where it completes no character."""
+    facts = _compact(dataclasses.asdict(place))
+    if flow is not None and place.kind != "untested":
+        take = flow.peek if place.kind == "rejected" else flow.feed
+        facts["text"] = take(place.token)
+    return facts
+
+
+def _compact(value):
+    """Without entries that are None, numbers rounded."""
+    if isinstance(value, dict):
+        return {name: _compact(part) for name, part in value.items() if part is not None}
+    if isinstance(value, list | tuple):
+        return [_compact(part) for part in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -1,0 +1,315 @@
+"""The command line as its users meet it: text on stdout, all else on stderr, one line an error."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from builders import config_dict, tensor_shapes, toy_tokenizer, write
+
+from minidecode import Warp, generate, load
+from minidecode.cli import main
+from minidecode.kernels import backend
+
+COMMAND = [sys.executable, "-m", "minidecode"]
+
+
+def run(*arguments, **options):
+    """The finished command as (exit code, stdout, stderr), bytes decoded as UTF-8."""
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=60, **options)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def in_process(capsys, *arguments):
+    code = main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def spelling_model(directory, text):
+    """A model whose greedy text spells `text` byte for byte from the prompt "A", then ends."""
+    tokenizer = toy_tokenizer()
+    ids = [tokenizer.token_to_id(c) for c in tokenizer.encode(text).tokens]
+    eos = tokenizer.token_to_id("<|endoftext|>")
+    V, n_positions, d = tokenizer.get_vocab_size(), 64, 64
+    path = [*tokenizer.encode("A").ids, *ids, eos]
+    config = config_dict(V, 1, 1, d, n_positions, eos_token_id=eos, bos_token_id=None)
+    config["tie_word_embeddings"] = False
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in tensor_shapes(config).items()}
+    # The hidden state is the one-hot of the position alone, and the head reads the next id off it.
+    tensors["wpe.weight"] = 20 * np.eye(n_positions, d, dtype=np.float32)
+    tensors["ln_f.weight"] = np.ones(d, np.float32)
+    head = np.zeros((V, d), np.float32)
+    for position, token in enumerate(path[1:]):
+        head[token, position] = 10
+    tensors["lm_head.weight"] = head
+    return write(directory, config, tensors, tokenizer)
+
+
+# generate
+
+
+def test_the_text_is_that_of_the_library(capsys):
+    model, tokenizer = load("storyteller-6m")
+    wanted = generate(
+        model, "The king", tokenizer=tokenizer, warp=Warp(temperature=0), max_new_tokens=12
+    ).text
+    code, out, err = in_process(
+        capsys, "generate", "The king", "--greedy", "--max-new-tokens", "12"
+    )
+    assert (code, out, err) == (0, wanted, "")
+
+
+def test_a_seed_that_was_printed_reproduces_the_text(capsys):
+    _, text, err = in_process(capsys, "generate", "She", "--max-new-tokens", "20")
+    seed = err.removeprefix("seed: ").strip()
+    assert in_process(capsys, "generate", "She", "--max-new-tokens", "20", "--seed", seed) == (
+        0,
+        text,
+        "",
+    )
+    other = in_process(capsys, "generate", "She", "--max-new-tokens", "20", "--seed", seed + "1")
+    assert other[1] != text
+
+
+def test_json_is_one_object_with_everything(capsys):
+    arguments = ["generate", "The king", "--seed", "7", "--max-new-tokens", "9", "--json"]
+    code, out, err = in_process(capsys, *arguments)
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert found["prompt_ids"] == load("storyteller-6m")[1].encode("The king")
+    assert len(found["ids"]) == found["stats"]["new_tokens"] == 9
+    assert found["text"] == load("storyteller-6m")[1].decode(found["ids"])
+    assert (found["finish_reason"], found["seed"]) == ("length", 7)
+
+
+def test_a_stop_string_ends_before_itself(capsys):
+    arguments = ["generate", "Once upon a time", "--greedy", "--stop", "girl", "--stop", "boy"]
+    code, out, _ = in_process(capsys, *arguments)
+    assert (code, out) == (0, ", there was a little ")
+
+
+@pytest.mark.parametrize("draft", [(), ("--draft", "storyteller-1m")])
+def test_defaults_are_temperature_and_top_p(capsys, draft):
+    plain = in_process(capsys, "generate", "She", "--seed", "3", "--max-new-tokens", "9", *draft)
+    told = in_process(
+        capsys,
+        *("generate", "She", "--seed", "3", "--max-new-tokens", "9", *draft),
+        *("--temperature", "0.8", "--top-p", "0.95"),
+    )
+    assert plain == told
+
+
+@pytest.mark.skipif(backend == "numpy", reason="NumPy's products round by shape, draws may differ")
+@pytest.mark.parametrize("draft", ["storyteller-1m", "prompt-lookup"])
+def test_coupled_text_does_not_depend_on_the_draft(capsys, draft):
+    arguments = ["generate", "She", "--seed", "5", "--coupled", "--max-new-tokens", "40"]
+    plain = in_process(capsys, *arguments)
+    assert in_process(capsys, *arguments, "--draft", draft, "--schedule", "auto") == plain
+
+
+def test_statistics_go_to_stderr(capsys):
+    arguments = [
+        "generate",
+        "She",
+        "--greedy",
+        "--max-new-tokens",
+        "9",
+        "--draft",
+        "storyteller-1m",
+    ]
+    _, plain, _ = in_process(capsys, *arguments)
+    code, out, err = in_process(capsys, *arguments, "--stats")
+    assert (code, out) == (0, plain)
+    assert "acceptance_by_position" in err
+    assert "tokens_per_target_pass" in err
+
+
+def test_nothing_drafted_shows_as_no_number(capsys):
+    arguments = ["generate", "She", "--max-new-tokens", "1", "--draft", "prompt-lookup", "--stats"]
+    _, _, err = in_process(capsys, *arguments)
+    rates = [line.split() for line in err.splitlines() if line.startswith("acceptance")]
+    assert [rate[1] for rate in rates] == ["n/a", "n/a"]
+
+
+def test_echo_shows_the_prompt_first(capsys):
+    arguments = ["generate", "The king", "--greedy", "--max-new-tokens", "3"]
+    _, text, _ = in_process(capsys, *arguments)
+    assert in_process(capsys, *arguments, "--echo")[1] == "The king" + text
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_prompts_from_files_and_stdin_lose_their_last_line_break(tmp_path, capsys, end):
+    wanted = in_process(capsys, "generate", "Old\nking", "--greedy", "--max-new-tokens", "5")
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(b"Old\nking" + end.encode())
+    arguments = ["generate", "--greedy", "--max-new-tokens", "5"]
+    assert in_process(capsys, *arguments, "--prompt-file", str(file)) == wanted
+    assert run(*arguments, "-", input=file.read_bytes()) == wanted
+
+
+def test_an_empty_prompt_begins_a_text(capsys):
+    code, out, _ = in_process(capsys, "generate", "", "--greedy", "--max-new-tokens", "4")
+    assert code == 0
+    assert out.strip()
+    assert in_process(capsys, "generate", "--greedy", "--max-new-tokens", "4")[1] == out
+
+
+@pytest.mark.parametrize("text", ["🙂", "é日本", "🙂🙂", "👩‍👩‍👧"])
+@pytest.mark.parametrize("draft", [False, True])
+def test_characters_come_whole_whatever_the_blocks(tmp_path, capsys, text, draft):
+    directory = str(spelling_model(tmp_path / "model", text))
+    arguments = ["generate", "A", "--model", directory, "--greedy"]
+    arguments += ["--draft", directory, "--num-draft-tokens", "3"] if draft else []
+    assert in_process(capsys, *arguments) == (0, text, "")
+
+
+def test_each_piece_is_written_as_it_comes(tmp_path, capsys, monkeypatch):
+    directory = str(spelling_model(tmp_path / "model", "a🙂b"))
+    pieces = []
+    monkeypatch.setattr("minidecode.cli.generate.show", pieces.append)
+    assert main(["generate", "A", "--model", directory, "--greedy"]) == 0
+    assert pieces == ["a", "🙂", "b"]
+
+
+@pytest.mark.parametrize("k", ["1", "2", "4", "8"])
+def test_a_stop_string_inside_a_block_ends_it_there(tmp_path, capsys, k):
+    directory = str(spelling_model(tmp_path / "model", "one two three"))
+    draft = ["--draft", directory, "--num-draft-tokens", k]
+    arguments = ["generate", "A", "--model", directory, "--greedy", "--stop", "two", *draft]
+    assert in_process(capsys, *arguments) == (0, "one ", "")
+    found = json.loads(in_process(capsys, *arguments, "--json")[1])
+    assert found["finish_reason"] == "stop"
+    assert len(found["ids"]) == len("one two")
+
+
+# Odd surroundings
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_a_legacy_encoding_does_not_break_the_text(tmp_path, encoding):
+    directory = str(spelling_model(tmp_path / "model", "a🙂b"))
+    env = os.environ | {"PYTHONIOENCODING": encoding}
+    code, out, _ = run("generate", "A", "--model", directory, "--greedy", env=env)
+    assert (code, out) == (0, "a🙂b" if encoding == "utf-8" else "a?b")
+
+
+def test_a_closed_pipe_ends_quietly():
+    process = subprocess.Popen(
+        [*COMMAND, "generate", "She", "--seed", "1", "--ignore-eos", "--max-new-tokens", "400"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 0
+
+
+def test_ctrl_c_ends_without_a_traceback(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "generate", "She", "--seed", "1", "--ignore-eos", "--max-new-tokens", "500"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (130, 0)  # 0: it was done before the signal came
+    assert err == b""
+
+
+def test_interruption_is_exit_code_130(monkeypatch, capsys):
+    def interrupt(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("minidecode.cli.info.run", interrupt)
+    assert in_process(capsys, "info") == (130, "", "")
+
+
+def test_bytes_that_are_no_utf8_are_named():
+    code, out, err = run("generate", "-", input=b"ab\xff")
+    assert (code, out) == (2, "")
+    assert err == "minidecode: standard input: got the byte 0xff at 2, UTF-8 was wanted\n"
+
+
+@pytest.mark.parametrize(
+    "variables, message",
+    [
+        ({"MINIDECODE_BACKEND": "cuda"}, "MINIDECODE_BACKEND: got 'cuda', numpy or native"),
+        ({"MINIDECODE_THREADS": "none"}, "MINIDECODE_THREADS: got 'none', 1 to"),
+        ({"MINIDECODE_THREADS": "", "OMP_NUM_THREADS": "0"}, "OMP_NUM_THREADS: got '0', 1 to"),
+    ],
+)
+def test_a_wrong_variable_is_one_line(variables, message):
+    arguments = ["generate", "She", "--greedy", "--max-new-tokens", "2"]
+    code, out, err = run(*arguments, env=os.environ | variables)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["generate", "a", "--greedy", "--top-p", "0.5"], 2, "--top-p has no effect with --greedy"),
+        (["generate", "a", "--greedy", "--temperature", "0.7"], 2, "--temperature has no effect"),
+        (["generate", "a", "--greedy", "--seed", "0"], 2, "--seed has no effect with --greedy"),
+        (["generate", "a", "--greedy", "--top-k", "0"], 2, "--top-k has no effect with --greedy"),
+        (["generate", "a", "--alpha", "0.5"], 2, "--alpha has no effect without --amateur"),
+        (["generate", "a", "--length-penalty", "0"], 2, "without --num-beams"),
+        (["generate", "a", "--num-beams", "2", "--top-p", "0.9"], 2, "--top-p has no effect with"),
+        (["generate", "a", "--num-beams", "2", "--stop", "x"], 2, "--stop has no effect with"),
+        (["generate", "a", "--num-beams", "0"], 2, "num_beams: got 0"),
+        (["generate", "a", "--schedule", "auto"], 2, "--schedule has no effect without --draft"),
+        (["generate", "a", "--temperature", "-1"], 2, "temperature: got -1.0"),
+        (["generate", "a", "--temperature", "nan"], 2, "temperature: got nan"),
+        (["generate", "a", "--top-p", "0"], 2, "top_p: got 0.0"),
+        (["generate", "a", "--top-k", "-1"], 2, "top_k: got -1"),
+        (["generate", "a", "--epsilon", "1"], 2, "epsilon: got 1.0"),
+        (["generate", "a", "--seed", "-1"], 2, "seed: got -1"),
+        (["generate", "a", "--max-new-tokens", "-1"], 2, "max_new_tokens: got -1"),
+        (["generate", "a", "--stop", ""], 2, "stop: got ''"),
+        (["generate", "a", "--model", "./nowhere"], 1, "there is no such directory"),
+        (["generate", "a", "--prompt-file", "b"], 2, "one was wanted"),
+        (["generate", "--prompt-file", "/no/file"], 1, "No such file"),
+        (["generate", "a " * 600], 2, "512 positions"),
+        (["info", "./nowhere"], 1, "there is no such directory"),
+        (["bench", "model", "--shape", "gpt9"], 2, "shape: got 'gpt9', one of"),
+    ],
+)
+def test_bad_input_is_one_line_and_a_code(capsys, arguments, code, message):
+    got, out, err = in_process(capsys, *arguments)
+    assert (got, out) == (code, "")
+    lines = [line for line in err.splitlines() if not line.startswith("seed: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("minidecode: ")
+    assert message in lines[0]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["generate", "a", "--no-such"], ["generate", "--top-k", "x"]]
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+# info
+
+
+def test_info_tells_kernels_and_model(capsys):
+    code, out, _ = in_process(capsys, "info", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["kernels"]["backend"] == backend
+    model = facts["model"]
+    assert (model["layers"], model["width"], model["vocabulary"]) == (6, 256, 4096)
+    assert (model["parameters"], model["stored as"]) == (5918720, "F16")
+    code, table, _ = in_process(capsys, "info", "storyteller-1m")
+    assert code == 0
+    assert "986624" in table

@@ -1,0 +1,130 @@
+"""The chi-square test, and the command that proves and tests."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from builders import random_gpt2
+
+from minidecode import InputError, Warp
+from minidecode.cli import main
+from minidecode.models.config import Config
+from minidecode.models.gpt2 import GPT2
+from minidecode.proof import chi_square
+from minidecode.proof.suite import cell_of, make_cells, statistical_test
+
+
+@pytest.mark.parametrize(  # from printed tables of the chi-square distribution
+    "x, df, p",
+    [(3.841, 1, 0.05), (18.307, 10, 0.05), (23.209, 10, 0.01), (124.342, 100, 0.05), (0, 3, 1)],
+)
+def test_tail_probabilities_are_those_of_the_tables(x, df, p):
+    assert chi_square.tail(x, df) == pytest.approx(p, rel=1e-3)
+
+
+@pytest.mark.parametrize("x", [0.1, 1.0, 5.0, 40.0])
+def test_with_two_degrees_of_freedom_the_tail_is_exponential(x):
+    assert chi_square.tail(x, 2) == pytest.approx(math.exp(-x / 2), rel=1e-12)
+
+
+@pytest.mark.parametrize("df", [1, 7, 300])
+def test_critical_is_the_inverse_of_tail(df):
+    assert chi_square.tail(chi_square.critical(1e-3, df), df) == pytest.approx(1e-3, rel=1e-9)
+
+
+def test_the_statistic_by_hand():
+    assert chi_square.statistic([30, 70], [0.5, 0.5]) == 16
+
+
+def test_power_is_the_significance_when_nothing_is_wrong_and_grows_to_one():
+    p, q = [0.5, 0.3, 0.2], [0.4, 0.4, 0.2]
+    assert chi_square.power(1000, p, p, 0.01) == pytest.approx(0.01)
+    powers = [chi_square.power(n, p, q, 0.01) for n in (10, 100, 1000)]
+    assert powers == sorted(powers)
+    assert powers[-1] > 0.99
+
+
+def test_power_agrees_with_simulation():
+    p, q, n = np.array([0.5, 0.3, 0.2]), np.array([0.45, 0.35, 0.2]), 600
+    counts = np.random.default_rng(0).multinomial(n, q, size=4000)
+    statistics = ((counts - n * p) ** 2 / (n * p)).sum(axis=1)
+    found = np.mean(statistics > chi_square.critical(0.05, 2))
+    assert chi_square.power(n, p, q, 0.05) == pytest.approx(found, abs=0.04)
+
+
+def tiny(seed):
+    config, tensors = random_gpt2(seed, 31, 1, 2, 8, 16)
+    tensors = {name: 0.5 * t if name == "wte.weight" else t for name, t in tensors.items()}
+    return GPT2(Config.from_dict(config), tensors)
+
+
+def test_cells_are_a_partition_of_all_pairs():
+    model, prompt, samples = tiny(1), [3], 2000
+    row = np.asarray(Warp()(model.forward(prompt, model.new_cache())[-1], prompt), dtype=np.float64)
+    cells = make_cells(model, prompt, Warp(), row, samples)
+    assert sum(cells.values()) == pytest.approx(1, abs=1e-5)
+    assert min(cells.values()) * samples >= 5 - 1e-9
+    for x in range(31):
+        for y in range(31):
+            assert cell_of(cells, x, y) in cells
+
+
+def test_the_right_decoder_passes_on_real_models():
+    test = statistical_test(tiny(1), tiny(2), [3], 600, seed=5)
+    assert test.passed
+    assert test.cells > 5
+
+
+def test_a_wrong_decoder_fails_on_real_models(monkeypatch):
+    from minidecode.proof import suite
+    from minidecode.speculation.loop import speculative
+
+    def redraws(p, q, drafted, chance, position=0):
+        for i, x in enumerate(drafted):
+            if not chance.accept(min(1.0, p[i][x] / q[i][x])):
+                return i, chance.choose(p[i], position)
+        return len(drafted), chance.choose(p[len(drafted)], position)
+
+    def wrong(*args, **options):
+        return speculative(*args, verify=redraws, **options)
+
+    monkeypatch.setattr(suite, "speculative", wrong)
+    test = statistical_test(tiny(1), tiny(2), [3], 1500, seed=5)
+    assert test.power > 0.99
+    assert not test.passed
+
+
+def test_too_few_samples_are_refused():
+    with pytest.raises(InputError, match="samples: got 99, at least 100"):
+        statistical_test(tiny(1), tiny(2), [3], 99)
+    with pytest.raises(InputError, match="concentrated"):
+        statistical_test(tiny(1), tiny(2), [3], 100, warp=Warp(temperature=0))
+
+
+def test_verify_proves_and_rejects(capsys):
+    assert main(["verify", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["passed"]
+    assert all(row["total_variation"] < 1e-12 for row in facts["decoder"].values())
+    assert all(row["total_variation"] > 0.05 for row in facts["wrong decoders"].values())
+    assert max(row["paths"] for row in facts["decoder"].values()) > 1000
+
+
+def test_verify_tests_real_models(capsys):
+    command = ["verify", "--target", "storyteller-1m", "--draft", "storyteller-1m"]
+    assert main([*command, "--samples", "200"]) == 0
+    assert "power against redrawing from p" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--target", "storyteller-6m"], "both or neither"),
+        (["--samples", "500"], "--samples has no effect without --target and --draft"),
+        (["--top-k", "5"], "--top-k has no effect"),
+    ],
+)
+def test_verify_refuses_half_a_command(arguments, message, capsys):
+    assert main(["verify", *arguments]) == 2
+    assert message in capsys.readouterr().err

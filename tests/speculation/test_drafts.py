@@ -1,0 +1,189 @@
+"""Where drafts come from, and how many are asked for."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minidecode import Dice, InputError, ModelDraft, PromptLookupDraft, TableModel, Warp
+from minidecode.speculation.schedules import MAX_DRAFT, Auto, Constant, Heuristic, make_schedule
+
+PLAIN = Warp()
+
+
+# Prompt lookup
+
+
+@pytest.mark.parametrize(
+    "history, k, wanted",
+    [
+        ([1, 2, 3, 1, 2], 4, [3, 1, 2]),  # what followed the last time
+        ([1, 2, 3, 9, 1, 2, 4, 1, 2], 1, [4]),  # the latest occurrence wins
+        ([5, 1, 2, 7, 9, 2, 8, 5, 1, 2], 2, [7, 9]),  # but a longer match before it
+        ([1, 2, 3], 4, []),  # nothing recurs
+        ([7], 4, []),
+        ([7, 7], 4, [7]),
+        ([1, 2, 1, 2], 0, []),
+    ],
+)
+def test_lookup_drafts_what_followed_the_longest_suffix(history, k, wanted):
+    drafted, q = PromptLookupDraft().propose(history, k, PLAIN, Dice(0))
+    assert drafted == wanted
+    for token, row in zip(drafted, q, strict=True):
+        assert row[token] == row.sum() == 1
+
+
+@given(st.lists(st.integers(0, 3), max_size=14), st.integers(0, 5), st.integers(1, 4))
+def test_lookup_agrees_with_the_definition(history, k, max_ngram):
+    best = None  # (length, end) of the longest, then latest, earlier occurrence of a suffix
+    for n in range(1, max_ngram + 1):
+        for end in range(n, len(history)):
+            if history[end - n : end] == history[len(history) - n :]:
+                best = max(best or (0, 0), (n, end))
+    wanted = history[best[1] :][:k] if best else []
+    assert PromptLookupDraft(max_ngram).propose(history, k, PLAIN, Dice(0))[0] == wanted
+
+
+def test_lookup_needs_a_suffix():
+    with pytest.raises(InputError, match="max_ngram"):
+        PromptLookupDraft(0)
+
+
+# A model as the draft
+
+
+def test_the_draft_reports_the_rows_it_drew_from():
+    table = TableModel([[0.25, 0.75], [0.5, 0.5]])
+    drafted, q = ModelDraft(table).propose([0], 3, PLAIN, Dice(3))
+    assert len(drafted) == len(q) == 3
+    for before, row in zip([0, *drafted], q):
+        assert row == pytest.approx(table.row([before]))
+
+
+def test_an_unsure_token_is_the_last_and_stays():
+    table = TableModel([[0.1, 0.9], [0.9, 0.1]])
+    for seed in range(40):
+        drafted, q = ModelDraft(table, stop_below=0.5).propose([0], 6, PLAIN, Dice(seed))
+        sure = [row[x] >= 0.5 for x, row in zip(drafted, q)]
+        assert all(sure[:-1])
+        assert len(drafted) == 6 or not sure[-1]
+
+
+def test_a_blocked_draft_ends_early():
+    warp = Warp(no_repeat_ngram_size=1)
+    drafted, _ = ModelDraft(TableModel(np.full((3, 3), 1 / 3))).propose([0], 5, warp, Dice(0))
+    assert sorted(drafted) == [1, 2]
+
+
+@pytest.mark.parametrize("length, wanted", [(1, 5), (6, 3), (8, 1), (9, 0), (12, 0)])
+def test_a_draft_uses_all_of_its_positions_and_no_more(length, wanted):
+    draft = ModelDraft(TableModel(np.full((2, 2), 0.5), n_positions=8))
+    assert len(draft.propose([0] * length, 5, PLAIN, Dice(0))[0]) == wanted
+
+
+def test_rollback_lets_the_draft_go_on_from_what_was_committed():
+    table = TableModel(lambda h: np.roll([0.7, 0.2, 0.1], sum(h)))
+    draft = ModelDraft(table)
+    draft.propose([0, 1], 3, PLAIN, Dice(0))
+    draft.rollback(2)
+    assert draft.cache.length == 2
+    _, q = draft.propose([0, 1, 2], 2, PLAIN, Dice(1))
+    assert q[0] == pytest.approx(table.row([0, 1, 2]))
+
+
+@pytest.mark.parametrize("value", [-0.1, 1, float("nan")])
+def test_stop_below_is_a_probability(value):
+    with pytest.raises(InputError, match="stop_below"):
+        ModelDraft(TableModel([[1.0]]), stop_below=value)
+
+
+# Schedules
+
+
+def observe(schedule, accepted, *, drafted=None, draft=1.0, target=10.0):
+    k = schedule.next()
+    drafted = k if drafted is None else drafted
+    n = drafted + 1
+    seconds = target(n) if callable(target) else target
+    schedule.observe(k, drafted, min(accepted, drafted), (draft * drafted, seconds))
+    return k
+
+
+def test_heuristic_grows_by_two_and_shrinks_by_one_to_one():
+    schedule = Heuristic(4)
+    assert [observe(schedule, 99) for _ in range(3)] == [4, 6, 8]
+    assert [observe(schedule, 0) for _ in range(50)][:3] == [10, 9, 8]
+    assert schedule.next() == 1
+    assert [observe(schedule, 99) for _ in range(50)][-1] == MAX_DRAFT
+
+
+def test_heuristic_learns_nothing_from_a_draft_that_ended_early():
+    schedule = Heuristic(4)
+    observe(schedule, 2, drafted=2)
+    assert schedule.next() == 4
+
+
+def test_auto_drafts_much_where_all_is_accepted():
+    schedule = Auto(4)
+    lengths = [observe(schedule, 99, draft=0.1, target=10.0) for _ in range(80)]
+    assert lengths[-1] >= MAX_DRAFT - 1
+
+
+def test_auto_stops_drafting_where_nothing_is_accepted_and_comes_back():
+    schedule = Auto(4)
+    lengths = [observe(schedule, 0, draft=2.0) for _ in range(200)]
+    assert sum(k > 0 for k in lengths[100:]) <= 5
+    lengths = [observe(schedule, 99, draft=0.1) for _ in range(600)]
+    assert min(lengths[-20:]) > 0
+
+
+def test_auto_minds_what_longer_passes_cost():
+    dear = Auto(4)
+    lengths = [observe(dear, 99, draft=0.1, target=lambda n: 10.0 * n) for _ in range(120)]
+    assert np.median(lengths[-40:]) <= 1
+
+
+def test_auto_takes_no_time_from_the_round_that_reads_the_prompt():
+    schedule = Auto(4)
+    schedule.observe(schedule.next(), 4, 4, None)
+    assert schedule.next() == 4
+    assert not schedule.pass_cost
+    assert schedule.accepted[0] / schedule.tested[0] > 0.75  # but what was accepted counts
+
+
+def test_auto_tries_no_more_than_one_draft_beyond_what_it_knows():
+    schedule = Auto(2)
+    longest = 2
+    for _ in range(60):
+        k = observe(schedule, 99, draft=0.01)
+        assert k <= longest + 2  # one beyond the longest pass, and one more to explore
+        longest = max(longest, k)
+    assert longest == MAX_DRAFT
+
+
+def test_auto_finds_the_length_that_the_formula_names():
+    a, draft, target = 0.7, 1.0, lambda n: 10.0 + 0.2 * n
+    rng = np.random.default_rng(0)
+    schedule = Auto(1)
+    lengths = []
+    for _ in range(600):
+        k = schedule.next()
+        accepted = next((i for i in range(k) if rng.random() >= a), k)
+        schedule.observe(k, k, accepted, (draft * k, target(k + 1)))
+        lengths.append(k)
+    rate = [sum(a**i for i in range(k + 1)) / (k * draft + target(k + 1)) for k in range(17)]
+    chosen = np.array(rate)[lengths[100:]]
+    assert np.mean(chosen) > 0.97 * max(rate)
+
+
+@pytest.mark.parametrize("k", [True, -1, 2.0, "4"])
+def test_num_draft_tokens_is_a_whole_number(k):
+    with pytest.raises(InputError, match="num_draft_tokens"):
+        make_schedule("constant", k)
+
+
+def test_schedules_go_by_name():
+    assert isinstance(make_schedule("constant", 0), Constant)
+    assert make_schedule("heuristic", 0).next() == 1
+    with pytest.raises(InputError, match="got 'best', one of constant, heuristic, auto"):
+        make_schedule("best", 4)
