@@ -9,7 +9,7 @@ from .decoding.chance import Dice, GumbelDice
 from .decoding.contrastive import contrastive
 from .decoding.greedy import greedy
 from .decoding.sampling import sample
-from .decoding.step import Round, Step
+from .decoding.step import Step
 from .decoding.warp import Warp
 from .errors import (
     BackendError,
@@ -27,6 +27,7 @@ from .proof import exact
 from .speculation.contrastive import speculative_contrastive
 from .speculation.drafts import ModelDraft, PromptLookupDraft
 from .speculation.loop import speculative, speculative_many, verify
+from .speculation.rounds import Round
 
 __all__ = [
     "BackendError",

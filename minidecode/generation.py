@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from .decoding.beam import beam_search
 from .decoding.contrastive import Contrast, contrastive
 from .decoding.sampling import sample
-from .decoding.step import Round, Step
+from .decoding.step import Step
 from .decoding.stream import TextStream
 from .errors import InputError
 from .speculation.contrastive import speculative_contrastive
 from .speculation.loop import speculative, speculative_many
+from .speculation.rounds import Round, speculation_stats
 
 NEEDS = {  # options that only have an effect beside another
     "draft": ("num_draft_tokens", "schedule", "verify", "clock"),
@@ -165,36 +166,3 @@ class Gatherer:
         self.pieces.append(piece)
         if piece and self.on_text is not None:
             self.on_text(piece)
-
-
-def speculation_stats(rounds, seconds):
-    """Statistics of speculative decoding, None where there is nothing to divide by.
-
-    rounds                  passes of the target
-    drafted, accepted       tokens, without those behind the end of the text
-    acceptance_rate         accepted / drafted
-    acceptance_by_position  of the drafts at place 1, 2, ... whose predecessors were all accepted,
-                            the part that was accepted too
-    tokens_per_target_pass  new tokens / rounds
-    draft_seconds, target_seconds, rest_seconds   where the time went
-    """
-    drafted = sum(len(r.drafted) for r in rounds)
-    accepted = sum(r.accepted for r in rounds)
-    by_position = []
-    for i in range(max(len(r.drafted) for r in rounds)):
-        tested = [r for r in rounds if len(r.drafted) > i and r.accepted >= i]
-        passed = sum(r.accepted > i for r in tested)
-        by_position.append(passed / len(tested) if tested else None)
-    draft_seconds = sum(r.draft_seconds for r in rounds)
-    target_seconds = sum(r.target_seconds for r in rounds)
-    return {
-        "rounds": len(rounds),
-        "drafted": drafted,
-        "accepted": accepted,
-        "acceptance_rate": accepted / drafted if drafted else None,
-        "acceptance_by_position": by_position,
-        "tokens_per_target_pass": sum(len(r.tokens) for r in rounds) / len(rounds),
-        "draft_seconds": draft_seconds,
-        "target_seconds": target_seconds,
-        "rest_seconds": seconds - draft_seconds - target_seconds,
-    }

@@ -8,9 +8,9 @@ import os
 import sys
 
 from ..errors import InputError, LogitsError, MinidecodeError
-from . import bench, compare, generate, inflate, info, plot, trace, verify
+from . import bench, bench_speculative, compare, generate, inflate, info, plot, trace, verify
 
-COMMANDS = (generate, trace, compare, verify, bench, plot, inflate, info)
+COMMANDS = (generate, trace, compare, verify, plot, inflate, info)
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,6 +28,7 @@ def make_parser():
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(subparsers)
+    bench_speculative.add(bench.add(subparsers))
     return parser
 
 

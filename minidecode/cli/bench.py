@@ -4,7 +4,6 @@ import json
 import sys
 import tempfile
 
-from . import bench_speculative
 from .shared import print_table
 
 
@@ -22,7 +21,7 @@ def add(subparsers):
     model.add_argument("--shape", default="gpt2", help="gpt2 (default), gpt2-medium, gpt2-large")
     model.add_argument("--repeats", type=int, default=9, help="times each thing is measured")
     add_output(model)
-    bench_speculative.add(kinds)
+    return kinds
 
 
 def add_output(parser):

@@ -4,7 +4,7 @@ import contextlib
 import json
 import tempfile
 
-from .shared import add_model, load, print_table, progress_bar
+from .shared import add_model, load, numbers, print_table, progress_bar
 
 COLUMNS = {  # figure: heading
     "tokens/s": "tokens/s",
@@ -92,16 +92,6 @@ def start_engines(args, stack):
         write_inflated(args.model, args.like, directory, progress=progress_bar())
     peer = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
     return load(directory), peer
-
-
-def numbers(option, text, kind):
-    """The numbers of a list such as 1,2,4, each once."""
-    from ..errors import InputError
-
-    try:
-        return list(dict.fromkeys(kind(part) for part in text.split(",")))
-    except ValueError:
-        raise InputError(f"{option}: got {text!r}, numbers such as 1,2 were wanted") from None
 
 
 def print_results(measured):

@@ -5,8 +5,7 @@ import json
 import sys
 
 from ..errors import InputError, MinidecodeError
-from .bench_speculative import numbers
-from .shared import DEFAULT_MODEL, load, progress_bar, read_prompt, refuse_without_effect
+from .shared import DEFAULT_MODEL, load, numbers, progress_bar, read_prompt, refuse_without_effect
 
 DRAFT = "storyteller-1m"
 PLOTS = {
@@ -200,7 +199,7 @@ def speculation(args, measure, n_prompts):
 
 def metrics(args):
     from ..measure.compare import PROMPTS
-    from .compare import as_json, measure
+    from .comparing import as_json, measure
 
     args.model = args.model or DEFAULT_MODEL
     args.seeds = 3 if args.seeds is None else args.seeds

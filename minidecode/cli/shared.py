@@ -114,3 +114,11 @@ def print_table(rows, file=None):
             for i, (cell, width) in enumerate(zip(row, widths))
         )
         print("  ".join([first, *rest]).rstrip(), file=file or sys.stdout)
+
+
+def numbers(option, text, kind):
+    """The numbers of a list such as 1,2,4, each once."""
+    try:
+        return list(dict.fromkeys(kind(part) for part in text.split(",")))
+    except ValueError:
+        raise InputError(f"{option}: got {text!r}, numbers such as 1,2 were wanted") from None

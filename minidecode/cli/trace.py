@@ -87,7 +87,8 @@ def decode(model, prompt, *, draft=None, amateur=None, **options):
     from ..decoding.contrastive import Contrast
     from ..trace.beam import trace_beam
     from ..trace.contrastive import trace_contrastive, trace_speculative_contrastive
-    from ..trace.speculative import trace_sample, trace_speculative
+    from ..trace.sampling import trace_sample
+    from ..trace.speculative import trace_speculative
 
     contrasted, drafted = ("expert", "amateur"), ("target", "draft")
     if "num_beams" in options:

@@ -68,7 +68,7 @@ def run_proof(as_json):
 def run_test(args):
     from ..decoding.run import prompt_ids
     from ..decoding.warp import Warp
-    from ..proof.suite import SIGNIFICANCE, TOKENS, statistical_test
+    from ..proof.statistical import SIGNIFICANCE, TOKENS, statistical_test
 
     target, tokenizer = load(args.target)
     draft, _ = load(args.draft)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError
-from .contrastive import Contrast, both, log_softmax
+from .contrastive import Contrast, both
 from .run import FROM_MODEL, Run
-from .warp import Warp
+from .warp import Warp, log_softmax
 
 
 @dataclass(frozen=True)

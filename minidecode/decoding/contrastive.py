@@ -17,13 +17,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .. import kernels
-from ..errors import InputError, LogitsError
-from ..models.tokenizer import check_same_vocabulary
+from ..checks import check_same_vocabulary
+from ..errors import InputError
 from .chance import Dice
 from .run import Run
 from .step import Step
-from .warp import Blocked, Warp
+from .warp import Blocked, Warp, _at, log_softmax
 
 FLOOR = -149 * math.log(2)  # -103.3 nats: the smallest float32 above 0; also for ids it lacks
 
@@ -147,25 +146,3 @@ def both(expert, amateur):
         eos=expert.eos,
         bos=expert.bos,
     )
-
-
-def log_softmax(logits, step=None, temperature=1.0):
-    """Log-probabilities [V] in float64, never above 0, -inf where the probability is 0.
-
-    Errors: `LogitsError` for NaN, +inf or nothing but -inf, as from `Warp`.
-    """
-    peak = np.max(logits)
-    if not np.isfinite(peak):
-        try:
-            kernels.softmax(logits)  # says which logit is wrong
-        except ValueError as error:
-            raise LogitsError(f"{_at(step)}{error}") from None
-    shifted = np.subtract(logits, peak, dtype=np.float64)
-    if temperature != 1:
-        with np.errstate(over="ignore"):  # a tiny temperature sends all but the maximum to -inf
-            shifted /= temperature
-    return shifted - math.log(np.exp(shifted).sum())
-
-
-def _at(step):
-    return "" if step is None else f"step {step} (the prompt's tokens counted): "

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..checks import check_tokens, id_tuple
 from ..errors import ContextError, InputError
-from ..models.gpt2 import check_tokens, id_tuple
 from .stream import TextStream
 
 FROM_MODEL = "from the model"  # the default of `eos`: the end ids stored in the checkpoint

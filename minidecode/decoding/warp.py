@@ -5,6 +5,7 @@ Sources: repetition penalty, Keskar et al. 2019 (CTRL), section 4.1; n-gram bloc
 2017; top-k, Fan et al. 2018; top-p (nucleus), Holtzman et al. 2020; epsilon, Hewitt et al. 2022.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,3 +99,25 @@ def banned_tokens(history, n):
         return []
     prefix = history[start:]
     return sorted({history[i + n - 1] for i in range(start) if history[i : i + n - 1] == prefix})
+
+
+def log_softmax(logits, step=None, temperature=1.0):
+    """Log-probabilities [V] in float64, never above 0, -inf where the probability is 0.
+
+    Errors: `LogitsError` for NaN, +inf or nothing but -inf, as from `Warp`.
+    """
+    peak = np.max(logits)
+    if not np.isfinite(peak):
+        try:
+            kernels.softmax(logits)  # says which logit is wrong
+        except ValueError as error:
+            raise LogitsError(f"{_at(step)}{error}") from None
+    shifted = np.subtract(logits, peak, dtype=np.float64)
+    if temperature != 1:
+        with np.errstate(over="ignore"):  # a tiny temperature sends all but the maximum to -inf
+            shifted /= temperature
+    return shifted - math.log(np.exp(shifted).sum())
+
+
+def _at(step):
+    return "" if step is None else f"step {step} (the prompt's tokens counted): "

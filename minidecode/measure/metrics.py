@@ -12,9 +12,9 @@ from collections import Counter
 
 import numpy as np
 
-from ..decoding.contrastive import log_softmax
+from ..checks import check_tokens
 from ..decoding.run import prompt_ids
-from ..models.gpt2 import check_tokens
+from ..decoding.warp import log_softmax
 
 BLOCK = 64  # tokens scored at once: bounds the memory for their logits
 

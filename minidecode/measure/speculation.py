@@ -15,12 +15,12 @@ import numpy as np
 from .. import kernels
 from ..decoding.chance import Dice
 from ..decoding.sampling import sample
-from ..decoding.step import Round, Step
+from ..decoding.step import Step
 from ..decoding.warp import Warp
 from ..errors import InputError, MinidecodeError
-from ..generation import speculation_stats
 from ..speculation.drafts import PromptLookupDraft
 from ..speculation.loop import speculative
+from ..speculation.rounds import Round, speculation_stats
 from ..speculation.theory import predicted_speedup
 
 PROMPTS = (

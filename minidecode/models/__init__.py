@@ -1,1 +1,1 @@
-"""From a name to logits: GPT-2, its cache, checkpoints, tokenizers; nothing here knows a decoder."""
+"""From a name to logits: GPT-2, its cache, checkpoint, tokenizer; nothing here knows a decoder."""

@@ -5,12 +5,11 @@ V vocabulary. With the compiled kernels a token's logits are the same bit for bi
 are split into calls and whatever other sequences run beside them; with NumPy to rounding.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import InputError
+from ..checks import check_batch
 from ..kernels import Packed, attention, gelu, layer_norm, linear, pack
 from .kv_cache import KVCache
 
@@ -141,54 +140,3 @@ def _read_block(tensors, prefix):
         mlp_c_fc=_read_matrix(tensors, prefix + "mlp.c_fc"),
         mlp_c_proj=_read_matrix(tensors, prefix + "mlp.c_proj"),
     )
-
-
-def check_tokens(tokens, vocab_size):
-    """Token ids as an int64 array [n]; `InputError` names the first that is no id below vocab_size.
-
-    Negative ids must not wrap around, and 1.5 or True are no ids even where Python takes them.
-    """
-    ids = tokens if isinstance(tokens, np.ndarray) else list(tokens)
-    if len(ids) == 0:
-        raise InputError("tokens: got none, at least one was wanted")
-    if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu":
-        wrong = ids[(ids < 0) | (ids >= vocab_size)]
-    else:
-        wrong = [i for i in ids if not _is_id(i, vocab_size)]
-    if len(wrong):
-        wanted = f"an integer from 0 to {vocab_size - 1}"
-        raise InputError(f"token id: got {wrong[0]!r}, {wanted} was wanted")
-    return np.asarray(ids, dtype=np.int64)
-
-
-def id_tuple(ids, vocab_size):
-    """None, one id or any collection of them as a tuple of checked ids."""
-    if ids is None:
-        return ()
-    several = isinstance(ids, Iterable) and not isinstance(ids, str)
-    found = list(ids) if several else [ids]
-    return tuple(check_tokens(found, vocab_size).tolist()) if found else ()
-
-
-def _is_id(i, vocab_size):
-    return isinstance(i, int | np.integer) and not isinstance(i, bool) and 0 <= i < vocab_size
-
-
-def check_batch(batch, n_logits, vocab_size):
-    """The ids [n] and the number of logits of each sequence, or what is wrong with them."""
-    if len({id(cache) for _, cache in batch}) < len(batch):
-        raise InputError("batch: one cache stands in it twice, one a sequence was wanted")
-    tokens = [check_tokens(tokens, vocab_size) for tokens, _ in batch]
-    return tokens, _per_sequence(n_logits, [len(ids) for ids in tokens])
-
-
-def _per_sequence(n_logits, lengths):
-    """`n_logits` as one number for each sequence, checked against the sequences' lengths."""
-    one_for_all = isinstance(n_logits, int | np.integer)
-    counts = [int(n_logits)] * len(lengths) if one_for_all else list(n_logits)
-    if len(counts) != len(lengths):
-        raise InputError(f"n_logits: got {len(counts)} numbers for {len(lengths)} sequences")
-    for count, length in zip(counts, lengths, strict=True):
-        if not 0 <= count <= length:
-            raise InputError(f"n_logits: got {count}, 0 to {length} (the new tokens) was wanted")
-    return counts

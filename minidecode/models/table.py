@@ -5,8 +5,8 @@ Every decoder runs on it as on GPT-2, so a decoder's output law can be worked ou
 
 import numpy as np
 
+from ..checks import check_batch, id_tuple
 from ..errors import ContextError, InputError
-from .gpt2 import check_batch, id_tuple
 
 
 class TableCache:

@@ -115,23 +115,6 @@ class Tokenizer:
         return token.encode("utf-8")
 
 
-def check_same_vocabulary(model, other, role):
-    """`InputError` where both models know their tokenizers and an id means two different tokens.
-
-    One vocabulary may be padded past the other. `role` is what `other` is called in the message.
-    """
-    ours, theirs = (getattr(each, "tokenizer", None) for each in (model, other))
-    if ours is not None and theirs is not None and ours is not theirs:
-        differs = _first_difference(ours, theirs)
-        if differs is not None:
-            raise InputError(f"{role}: id {differs} means another token than in the other model")
-
-
-@functools.lru_cache(maxsize=8)  # thousands of tokens to compare, at the start of every run
-def _first_difference(ours, theirs):
-    return ours.same_vocabulary(theirs)
-
-
 def byte_alphabet():
     """GPT-2's character for each byte: its own if printable, else the next from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

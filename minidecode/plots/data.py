@@ -14,10 +14,10 @@ from ..decoding.chance import Dice
 from ..decoding.run import prompt_ids
 from ..decoding.warp import Warp
 from ..errors import InputError
-from ..generation import speculation_stats
 from ..measure.metrics import token_logprobs
 from ..models.labels import Spelling
 from ..speculation.loop import speculative
+from ..speculation.rounds import speculation_stats
 from ..speculation.theory import expected_tokens
 
 # Brothers Grimm, "The Fox and the Geese" (1815), from Household Tales, translated by Margaret Hunt

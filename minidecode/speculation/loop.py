@@ -14,44 +14,15 @@ import time
 
 import numpy as np
 
+from ..checks import check_same_vocabulary
 from ..decoding.chance import Dice
 from ..decoding.run import Run
-from ..decoding.step import Round
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError
-from ..models.tokenizer import check_same_vocabulary
+from ..speculation.rounds import Round
 from .drafts import ModelDraft
 from .schedules import make_schedule
-
-
-def verify(p, q, drafted, chance, position=0):
-    """Accept drafts and draw the token after them -> (accepted, next_token).
-
-    p: the target's distributions [V] at the k drafted places and the one after; q: the k that the
-    drafts were drawn from. position: of the first draft in the sequence, for `chance`.
-    """
-    for i, x in enumerate(drafted):
-        p_i, q_i = p[i], q[i]  # [V]
-        if p_i[x] > 0 and chance.accept(min(1.0, float(p_i[x]) / float(q_i[x]))):
-            continue
-        residual = np.maximum(np.subtract(p_i, q_i, dtype=np.float64), 0)
-        # Rejection means q(x) > p(x), so some mass of p lies elsewhere; rounding can still lose it.
-        return i, chance.choose(residual if residual.any() else p_i, position + i)
-    k = len(drafted)
-    return k, chance.choose(p[k], position + k)  # the bonus: nothing is subtracted
-
-
-def verify_coupled(p, q, drafted, chance, position=0):
-    """As `verify` for a chance whose noise the draft shared: accept what equals the target's draw.
-
-    The result is what the target alone would have drawn with this noise, token for token.
-    """
-    for i, x in enumerate(drafted):
-        token = chance.choose(p[i], position + i)
-        if token != x:
-            return i, token
-    k = len(drafted)
-    return k, chance.choose(p[k], position + k)
+from .verify import verify, verify_coupled
 
 
 def speculative(target, draft, prompt, **options):

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..decoding.beam import Hypothesis, beam_search
-from ..decoding.contrastive import Contrast, log_softmax
+from ..decoding.contrastive import Contrast
 from ..decoding.run import prompt_ids
+from ..decoding.warp import log_softmax
+from .candidates import Place
 from .listening import ListeningModel, Notes
-from .speculative import Place
 from .top_tokens import likeliest, look_closer, own_distribution
 
 

@@ -3,12 +3,13 @@
 import numpy as np
 
 from ..decoding.chance import Dice
-from ..decoding.contrastive import Contrast, contrastive, log_softmax
+from ..decoding.contrastive import Contrast, contrastive
 from ..decoding.run import prompt_ids
-from ..decoding.warp import Warp
+from ..decoding.warp import Warp, log_softmax
 from ..speculation.contrastive import speculative_contrastive
+from .candidates import Place, Traced, drawn_facts
 from .listening import ListeningChance, ListeningModel, Notes
-from .speculative import Place, Traced, drawn_facts, round_places
+from .speculative import round_places
 from .top_tokens import at, cuts_of, likeliest, look_closer, own_distribution
 
 

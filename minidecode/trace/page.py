@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass, field
 from importlib import resources
 
-from ..decoding.step import Round
 from ..models.labels import Spelling
+from ..speculation.rounds import Round
 from .beam import Tree
-from .speculative import Place, Traced
+from .candidates import Place, Traced
 from .terminal import step_text, tree_lines
 
 SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")

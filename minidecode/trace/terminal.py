@@ -6,7 +6,7 @@ its correction     blue, bold         {+like this+}
 bonus token        cyan, underlined   {*like this*}
 """
 
-from ..decoding.step import Round
+from ..speculation.rounds import Round
 
 STYLES = {  # kind: (the terminal's codes, mark before, mark after)
     "accepted": ("32", "", ""),

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import minidecode
 from minidecode.decoding.beam import Hypothesis, beam_search
-from minidecode.decoding.contrastive import Contrast, contrastive, log_softmax
+from minidecode.decoding.contrastive import Contrast, contrastive
 from minidecode.decoding.greedy import greedy
-from minidecode.decoding.warp import banned_tokens
+from minidecode.decoding.warp import banned_tokens, log_softmax
 from minidecode.errors import ContextError, InputError, LogitsError
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2

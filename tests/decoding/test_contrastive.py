@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import minidecode
 from minidecode.decoding.chance import Dice, GumbelDice
-from minidecode.decoding.contrastive import FLOOR, Contrast, contrastive, log_softmax
+from minidecode.decoding.contrastive import FLOOR, Contrast, contrastive
 from minidecode.decoding.greedy import greedy
-from minidecode.decoding.warp import Blocked, Warp
+from minidecode.decoding.warp import Blocked, Warp, log_softmax
 from minidecode.errors import ContextError, InputError, LogitsError
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minidecode import InputError, MinidecodeError, cli, load
-from minidecode.decoding.step import Round, Step
+from minidecode.decoding.step import Step
 from minidecode.measure import speculation, speed
 from minidecode.measure.shapes import SHAPES, Shape, shape_config
 from minidecode.measure.speculation import Text, costs, figures, measure_speculation, summary
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
+from minidecode.speculation.rounds import Round
 from minidecode.speculation.theory import expected_tokens, predicted_speedup
 
 SIZES = {"V": 26, "n_layer": 1, "n_head": 2, "d": 8, "n_positions": 320}

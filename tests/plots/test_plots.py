@@ -13,10 +13,10 @@ from minidecode import Dice, InputError, TableModel, Warp, load, speculative
 from minidecode.cli import main
 from minidecode.cli.plot import MEASURE, OPTIONS
 from minidecode.decoding.beam import beam_search
-from minidecode.decoding.step import Round
 from minidecode.plots import data as plot_data
 from minidecode.plots.draw import PLOTS, SERIES
 from minidecode.plots.figure import write_picture
+from minidecode.speculation.rounds import Round
 from minidecode.speculation.theory import predicted_speedup
 
 QUICK = {  # name: what makes its measurement short

@@ -11,8 +11,8 @@ from minidecode import InputError, Warp
 from minidecode.cli import main
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
-from minidecode.proof import chi_square
-from minidecode.proof.suite import cell_of, make_cells, statistical_test
+from minidecode.proof import chi_square, statistical
+from minidecode.proof.statistical import cell_of, make_cells, statistical_test
 
 
 @pytest.mark.parametrize(  # from printed tables of the chi-square distribution
@@ -77,7 +77,6 @@ def test_the_right_decoder_passes_on_real_models():
 
 
 def test_a_wrong_decoder_fails_on_real_models(monkeypatch):
-    from minidecode.proof import suite
     from minidecode.speculation.loop import speculative
 
     def redraws(p, q, drafted, chance, position=0):
@@ -89,7 +88,7 @@ def test_a_wrong_decoder_fails_on_real_models(monkeypatch):
     def wrong(*args, **options):
         return speculative(*args, verify=redraws, **options)
 
-    monkeypatch.setattr(suite, "speculative", wrong)
+    monkeypatch.setattr(statistical, "speculative", wrong)
     test = statistical_test(tiny(1), tiny(2), [3], 1500, seed=5)
     assert test.power > 0.99
     assert not test.passed

@@ -15,7 +15,8 @@ from minidecode.models.tokenizer import Tokenizer
 from minidecode.trace.beam import trace_beam
 from minidecode.trace.contrastive import trace_contrastive, trace_speculative_contrastive
 from minidecode.trace.page import Recording, page
-from minidecode.trace.speculative import trace_sample, trace_speculative
+from minidecode.trace.sampling import trace_sample
+from minidecode.trace.speculative import trace_speculative
 
 PROMPT = "Once upon a time"
 ONE = ("model", None)

@@ -28,7 +28,8 @@ from minidecode.models.tokenizer import Tokenizer
 from minidecode.speculation.contrastive import speculative_contrastive
 from minidecode.trace.beam import trace_beam
 from minidecode.trace.contrastive import trace_contrastive, trace_speculative_contrastive
-from minidecode.trace.speculative import trace_sample, trace_speculative
+from minidecode.trace.sampling import trace_sample
+from minidecode.trace.speculative import trace_speculative
 from minidecode.trace.terminal import paint, step_lines, tree_lines
 
 PROMPT = "Once upon a time"
