@@ -155,7 +155,8 @@ def oracle_logits(config, tensors, tokens):
 def toy_tokenizer(vocab_size=None, merges=(), specials=(END_OF_TEXT,)):
     """A byte-level `tokenizers.Tokenizer`: an id for each byte, then each merge, then each special.
 
-    With `vocab_size` the first so many ids alone are kept: a b c ... first, so that 26 are letters.
+    a b c ... come first, so that 26 are letters. With `vocab_size` below 256 it holds the first so
+    many alone, and its tokens are literal text: a byte-level vocabulary must have all bytes.
     """
     letters = "abcdefghijklmnopqrstuvwxyz"
     others = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(letters))
@@ -164,8 +165,9 @@ def toy_tokenizer(vocab_size=None, merges=(), specials=(END_OF_TEXT,)):
         names, merges, specials = names[:vocab_size], (), ()
     vocab = {name: i for i, name in enumerate(names)}
     backend = Tokenizer(models.BPE(vocab, list(merges)))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
+    if len(names) >= 256:
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in specials])
     return backend
 

@@ -1,9 +1,10 @@
 """The tensors of a GPT-2 checkpoint, by name, read from safetensors files one at a time.
 
-Names are those of GPT-2 without the `transformer.` that some files put before them: `wte.weight`,
-`h.0.attn.c_attn.weight`, `lm_head.weight`. A head stored without an embedding is the tied matrix
-under its other name and goes by `wte.weight`. The causal masks that old files store as `.attn.bias`
-and `.attn.masked_bias` are no parameters and are left out (`.attn.c_attn.bias` is one and stays).
+Names are those of GPT-2 without what some programs put before them, `transformer.`, `module.` and
+`_orig_mod.`: `wte.weight`, `h.0.attn.c_attn.weight`, `lm_head.weight`. A head stored without an
+embedding is the tied matrix under its other name and goes by `wte.weight`. The causal
+masks that old files store as `.attn.bias` and `.attn.masked_bias` are no parameters and are left
+out (`.attn.c_attn.bias` is one and stays).
 
 Memory: a float32 tensor is a view of its file, mapped when it is asked for and unmapped with the
 last reference to it; other types are widened into an array of their own. Who takes one tensor,
@@ -24,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from ..errors import CheckpointError
 from .config import read_json
 
-_PREFIX = "transformer."
+_PREFIXES = ("transformer.", "module.", "_orig_mod.")  # the model; two ways of wrapping it
 _BUFFERS = (".attn.bias", ".attn.masked_bias")
 _STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F64": "<f8"}  # NumPy has no bfloat16
 _EMBEDDING, _HEAD = "wte.weight", "lm_head.weight"
@@ -58,12 +59,13 @@ class Checkpoint(Mapping):
             self._entries[_EMBEDDING] = self._entries.pop(_HEAD)
 
     def _add(self, entry):
-        name = entry.stored_name.removeprefix(_PREFIX)
+        name = plain_name(entry.stored_name)
         if name.endswith(_BUFFERS):
             return
         if name in self._entries:
             raise CheckpointError(
-                f"{entry.file}: tensor {name} is there twice, with and without '{_PREFIX}'"
+                f"{entry.file}: tensor {name} is there twice, as {entry.stored_name} and as "
+                f"{self._entries[name].stored_name}"
             )
         if entry.dtype not in _STORED:
             wanted = ", ".join(_STORED)
@@ -112,6 +114,7 @@ class Checkpoint(Mapping):
         Each that it needs must be there in its shape, and none beyond: if one were left unused, the
         model might be another than the one that was trained.
         """
+        self._check_layers(config)
         wanted = parameter_shapes(config)
         for name, shape in wanted.items():
             self._check_shape(name, shape)
@@ -128,19 +131,40 @@ class Checkpoint(Mapping):
                 f"a GPT-2 of {config.n_layer} layers"
             )
 
+    def _check_layers(self, config):
+        """Before any name is made up: a config may speak of more layers than memory could list."""
+        held = {name.split(".")[1] for name in self._entries if name.startswith("h.")}
+        if held and config.n_layer > len(held):
+            missing = next(i for i in range(len(held) + 1) if str(i) not in held)
+            raise CheckpointError(
+                f"{self.directory}: tensor h.{missing}.ln_1.weight is missing: got {len(held)} "
+                f"layers, {config.n_layer!s:.50} as n_layer says were wanted"
+            )
+
     def _check_shape(self, name, wanted):
         if name not in self._entries:
+            found = ", ".join(e.stored_name for e in list(self._entries.values())[:3]) or "none"
             raise CheckpointError(
-                f"{self.directory}: tensor {name} is missing, one of shape {wanted} was wanted"
+                f"{self.directory}: tensor {name} is missing, one of shape {wanted!s:.90} was "
+                f"wanted; found: {found:.200} ..."
             )
         entry = self._entries[name]
         if entry.shape != wanted:
             raise CheckpointError(
-                f"{entry.file}: tensor {name}: got shape {entry.shape}, {wanted} was wanted"
+                f"{entry.file}: tensor {name}: got shape {entry.shape!s:.90}, "
+                f"{wanted!s:.90} was wanted"
             )
 
     def _renamed_head(self):
-        return self._entries[_EMBEDDING].stored_name.removeprefix(_PREFIX) == _HEAD
+        return plain_name(self._entries[_EMBEDDING].stored_name) == _HEAD
+
+
+def plain_name(stored_name: str) -> str:
+    """GPT-2's own name of a tensor, without what stands before it."""
+    for prefix in _PREFIXES:
+        if stored_name.startswith(prefix):
+            return plain_name(stored_name.removeprefix(prefix))
+    return stored_name
 
 
 def parameter_shapes(config):
@@ -185,8 +209,8 @@ def _indexed_entries(index):
         raise CheckpointError(f"{index}: has no weight_map that tells the file of each tensor")
     shards = {}
     for name, shard in weight_map.items():
+        path = _shard_path(index, shard)
         if shard not in shards:
-            path = _shard_path(index, shard)
             shards[shard] = {entry.stored_name: entry for entry in _file_entries(path)}
         if name not in shards[shard]:
             raise CheckpointError(f"{index}: tensor {name} is not in {shard}, as it says there")
@@ -195,10 +219,11 @@ def _indexed_entries(index):
 
 def _shard_path(index, shard):
     """The file beside the index; an index from elsewhere must not open files elsewhere."""
-    beside = isinstance(shard, str) and not set(shard) & set("/\\:")
+    beside = isinstance(shard, str) and not set(shard) & set("/\\:\0") and len(shard) <= 200
     if not beside or not shard.endswith(".safetensors"):
         raise CheckpointError(
-            f"{index}: got shard {shard!r}, the name of a .safetensors file beside it was wanted"
+            f"{index}: got shard {shard!r:.50}, "
+            "the name of a .safetensors file beside it was wanted"
         )
     path = index.with_name(shard)
     if not path.exists():

@@ -11,7 +11,7 @@ is read past in silence cannot change what the model computes:
 """
 
 import json
-import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +75,7 @@ class Config:
     def _want(self, field, is_right, wanted):
         value = getattr(self, field)
         if not is_right(value):
-            raise CheckpointError(f"{field}: got {value!r}, {wanted} was wanted")
+            raise CheckpointError(f"{field}: got {value!r:.50}, {wanted} was wanted")
 
     def _is_id(self, value):
         return _is_int(value) and 0 <= value < self.vocab_size
@@ -126,6 +126,8 @@ def read_json(path, error=CheckpointError):
         raise error(f"{path}: there is no such file") from None
     except OSError as reason:
         raise error(f"{path}: cannot be read ({reason.strerror})") from None
+    except RecursionError:
+        raise error(f"{path}: got JSON nested too deeply, a JSON object was wanted") from None
     except ValueError as reason:  # no UTF-8, or no JSON
         raise error(f"{path}: is not valid JSON ({reason})") from None
     if not isinstance(content, dict):
@@ -145,7 +147,7 @@ def _refuse_other_models(fields):
 def _size(fields, name):
     """A required size, under its own name or the one transformers uses for all models."""
     alias = _ALIASES.get(name, name)
-    if name in fields and fields.get(alias, fields[name]) != fields[name]:
+    if name in fields and alias in fields and fields[alias] != fields[name]:
         raise CheckpointError(f"{name}: got {fields[name]!r}, but {alias} is {fields[alias]!r}")
     for key in (name, alias, *(["n_ctx"] if name == "n_positions" else [])):
         if key in fields:
@@ -165,4 +167,5 @@ def _is_int(value):
 
 
 def _is_positive(value):
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value <= sys.float_info.max  # an integer may be larger

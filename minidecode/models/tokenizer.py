@@ -5,18 +5,19 @@ be written, and a token may end in the middle of a character. What a token means
 and text comes of joining them. A special token, such as `<|endoftext|>`, means no text.
 """
 
+import contextlib
 import functools
 import json
+import os
 from pathlib import Path
 
 import numpy as np
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 
 from ..errors import InputError, TokenizerError
+from .added_tokens import read_added_tokens
 from .config import read_json
-
-END_OF_TEXT = "<|endoftext|>"
 
 
 class Tokenizer:
@@ -24,8 +25,9 @@ class Tokenizer:
 
     Truncation, padding and the dropping of merges are switched off, and a post-processor adds
     nothing to a text's own tokens. With ByteLevel as decoder or pre-tokenizer the tokens are bytes,
-    with neither they are literal text. Errors: `TokenizerError`, naming `source`, for any other
-    decoder.
+    with neither they are literal text. An added token is literal text in both. WordPiece, Unigram
+    and other kinds whose decoder changes the text are refused. Errors: `TokenizerError`, naming
+    `source`.
     """
 
     def __init__(self, backend, source="tokenizer"):
@@ -36,7 +38,10 @@ class Tokenizer:
         self._backend = backend
         self._byte_level = _is_byte_level(backend, source)
         added = backend.get_added_tokens_decoder()
+        self._added = {token_id: token.content for token_id, token in added.items()}
         self._special = {token_id for token_id, token in added.items() if token.special}
+        if self._byte_level:
+            _check_added(backend, self._added, source)
 
     @classmethod
     def read(cls, directory):
@@ -47,24 +52,33 @@ class Tokenizer:
         directory = Path(directory)
         whole, vocab = directory / "tokenizer.json", directory / "vocab.json"
         if whole.exists():
-            return cls(_read_backend(whole), whole)
-        if vocab.exists():
-            return cls(_join_backend(vocab, directory / "merges.txt"), vocab)
-        raise TokenizerError(
-            f"{directory}: got no tokenizer, "
-            "tokenizer.json or vocab.json with merges.txt was wanted"
-        )
+            tokenizer, source = cls(_read_backend(whole), whole), whole
+        elif vocab.exists():
+            tokenizer, source = cls(_join_backend(vocab, directory / "merges.txt"), vocab), vocab
+        else:
+            raise _missing(directory)
+        lacking = tokenizer.lacking_bytes()
+        if lacking:
+            raise TokenizerError(
+                f"{source}: got no token for the byte 0x{lacking[0]:02x}, all 256 were wanted"
+            )
+        return tokenizer
 
-    def encode(self, text):
+    def encode(self, text, *, special=True):
         """The ids of `text`, with nothing put before or after them.
 
-        Where the text has the name of a special token, the token's id stands for it. Errors:
-        `InputError` for what is no text, such as half of a surrogate pair.
+        Where the text has the name of a special token, the token's id stands for it; with `special`
+        False the name is text like any other. Errors: `InputError` for what is no text, such as
+        half of a surrogate pair, and for text that the vocabulary cannot write.
         """
+        backend = self._backend if special else self._literal
         try:
-            return self._backend.encode(text, add_special_tokens=False).ids
+            ids = backend.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeError):
             raise InputError(f"text: got {text!r:.50}, Unicode text was wanted") from None
+        if self._incomplete and b"".join(map(self.spelt, ids)) != text.encode("utf-8"):
+            raise InputError(f"text: got {text!r:.50}, which this vocabulary cannot write")
+        return ids
 
     def decode(self, ids):
         """The text of `ids`: their bytes, with U+FFFD for those that are no UTF-8."""
@@ -72,8 +86,48 @@ class Tokenizer:
 
     def token_bytes(self, token_id):
         """What the token means: b"" if it is special, or if there is none of that id."""
+        return b"" if token_id in self._special else self.spelt(token_id)
+
+    def spelt(self, token_id):
+        """`token_bytes`, but a special token's name for a special token."""
         token = self._token(token_id)
-        return b"" if token is None or token_id in self._special else self._spelt(token)
+        if token is None:
+            return b""
+        if token_id not in self._added and self._byte_level:
+            with contextlib.suppress(KeyError):  # a name with a character for no byte is text
+                return bytes(map(_BYTE_OF.__getitem__, token))
+        return token.encode("utf-8")
+
+    def token_id(self, name):
+        """The id of the added token `name`, else of the one token that `name` is written with.
+
+        None where there is no such token, or it takes several.
+        """
+        for token_id, content in self._added.items():
+            if content == name:
+                return token_id
+        ids = self.encode(name)
+        return ids[0] if len(ids) == 1 else None
+
+    def lacking_bytes(self):
+        """The bytes that a byte-level vocabulary lacks, ascending; [] for other kinds."""
+        if not self._byte_level:
+            return []
+        return sorted(b for name, b in _BYTE_OF.items() if self._backend.token_to_id(name) is None)
+
+    @functools.cached_property
+    def _incomplete(self):
+        """Whether the package would leave out, in silence, what has no token."""
+        if self._byte_level:
+            return bool(self.lacking_bytes())
+        return getattr(self._backend.model, "unk_token", None) is None
+
+    @functools.cached_property
+    def _literal(self):
+        """The same tokenizer, to which the names of special tokens are text."""
+        backend = Backend.from_str(self._backend.to_str())
+        backend.encode_special_tokens = True
+        return backend
 
     @functools.cached_property
     def vocab_size(self):
@@ -92,27 +146,16 @@ class Tokenizer:
 
         One may know ids that the other does not, as where one vocabulary is padded.
         """
-        same_kind = self._byte_level == other._byte_level
         for token_id in range(min(self.vocab_size, other.vocab_size)):
-            ours, theirs = self._token(token_id), other._token(token_id)
-            if None in (ours, theirs) or (same_kind and ours == theirs):
+            if None in (self._token(token_id), other._token(token_id)):
                 continue
-            if self._spelt(ours) != other._spelt(theirs):
+            if self.spelt(token_id) != other.spelt(token_id):
                 return token_id
         return None
 
     def _token(self, token_id):
         """The token's name, None for an id that has none."""
         return self._backend.id_to_token(int(token_id)) if 0 <= token_id < 2**32 else None
-
-    def _spelt(self, token):
-        """The bytes a token's name stands for; with a character for no byte it is literal text."""
-        if self._byte_level:
-            try:
-                return bytes(map(_BYTE_OF.__getitem__, token))
-            except KeyError:
-                pass
-        return token.encode("utf-8")
 
 
 def byte_alphabet():
@@ -137,34 +180,85 @@ def _is_byte_level(backend, source):
 
 
 def _kinds(component):
-    """The types of a tokenizer's component, which may be a sequence of others."""
+    """The types of a tokenizer's component, which may be a sequence of others, and they too."""
     if component is None:
         return set()
-    state = json.loads(component.__getstate__())
-    parts = state.get("decoders") or state.get("pretokenizers") or [state]
-    return {part["type"] for part in parts}
+    waiting, kinds = [json.loads(component.__getstate__())], set()
+    while waiting:
+        state = waiting.pop()
+        parts = state.get("decoders") or state.get("pretokenizers")
+        if parts:
+            waiting += parts
+        else:
+            kinds.add(state["type"])
+    return kinds
+
+
+def _check_added(backend, added, source):
+    """Refuse an added token whose name the vocabulary already writes other bytes with."""
+    for token_id, content in added.items():
+        if not content.isascii() and [t.id for t in backend.model.tokenize(content)] == [token_id]:
+            raise TokenizerError(
+                f"{source}: added token {content!r} also stands for other bytes in the vocabulary, "
+                "one meaning for each token was wanted"
+            )
+
+
+def _missing(directory):
+    return TokenizerError(
+        f"{directory}: got no tokenizer, tokenizer.json or vocab.json with merges.txt was wanted"
+    )
 
 
 def _read_backend(path):
-    try:
+    with _one_error(f"{path}: is not a tokenizer"):
         return Backend.from_file(str(path))
-    except Exception as reason:  # the package raises nothing more particular
-        raise TokenizerError(f"{path}: is not a tokenizer ({reason})") from None
 
 
 def _join_backend(vocab_path, merges_path):
-    """GPT-2's tokenizer from its older pair of files."""
+    """GPT-2's tokenizer from its older pair of files, with the tokens that were added to it."""
     vocab = read_json(vocab_path, TokenizerError)
     merges = _read_merges(merges_path)
-    try:
-        backend = Backend(models.BPE(vocab, merges))
-    except Exception as reason:  # the package raises nothing more particular
-        raise TokenizerError(f"{merges_path}: does not fit {vocab_path.name} ({reason})") from None
+    added = read_added_tokens(vocab_path.parent, vocab)
+    # An added token's id need not be the next one: it joins the vocabulary, which no merge reaches.
+    whole = vocab | {token.content: token_id for token_id, token in added.items()}
+    with _one_error(f"{merges_path}: does not fit {vocab_path.name}"):
+        backend = Backend(models.BPE(whole, merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    if END_OF_TEXT in vocab:
-        backend.add_special_tokens([AddedToken(END_OF_TEXT, special=True, normalized=False)])
+    for token in added.values():
+        (backend.add_special_tokens if token.special else backend.add_tokens)([token])
     return backend
+
+
+@contextlib.contextmanager
+def _one_error(what):
+    """Whatever the package raises, a panic too, as a `TokenizerError`."""
+    with _muted_stderr():
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as reason:  # a panic of Rust is no Exception
+            line = " ".join(str(reason).split())
+            raise TokenizerError(f"{what} ({line:.200})") from None
+
+
+@contextlib.contextmanager
+def _muted_stderr():
+    """Nothing written to the file descriptor of standard error appears, as where Rust panics."""
+    try:
+        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # there is no standard error to be muted
+        yield
+        return
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
 
 
 def _read_merges(path):

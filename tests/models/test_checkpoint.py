@@ -21,6 +21,15 @@ HEAD = np.random.default_rng(2).standard_normal((31, 16)).astype(np.float32)
 TOKENS = [3, 1, 4, 1, 5]
 
 
+PREFIXES = [
+    "",
+    "transformer.",
+    "module.transformer.",
+    "_orig_mod.",
+    "_orig_mod.module.transformer.",
+]
+
+
 def logits(config, tensors, directory, **how):
     """After each of TOKENS, by the model that `load` makes of the written directory."""
     model, _ = load(write(directory, config, tensors, toy_tokenizer(31), **how))
@@ -30,7 +39,7 @@ def logits(config, tensors, directory, **how):
 # Names
 
 
-@pytest.mark.parametrize("prefix", ["", "transformer."])
+@pytest.mark.parametrize("prefix", PREFIXES)
 def test_tensors_have_the_same_names_with_and_without_prefix(tmp_path, prefix):
     tensors = TENSORS | {"lm_head.weight": HEAD}
     checkpoint = Checkpoint(write(tmp_path, CONFIG, tensors, prefix=prefix))
@@ -49,7 +58,7 @@ def test_both_forms_of_one_tensor_are_refused(tmp_path):
         Checkpoint(write(tmp_path, CONFIG, twice))
 
 
-@pytest.mark.parametrize("prefix", ["", "transformer."])
+@pytest.mark.parametrize("prefix", PREFIXES)
 def test_the_stored_masks_are_left_out_but_no_bias_is(tmp_path, prefix):
     masks = {f"h.{i}.attn.bias": np.tri(8, dtype=np.float32)[None, None] for i in range(2)}
     masks |= {f"h.{i}.attn.masked_bias": np.full((1,), -1e4, np.float32) for i in range(2)}
@@ -91,6 +100,19 @@ def test_a_wrong_shape_is_named_with_what_was_got_and_wanted(tmp_path, name):
 def test_a_tensor_without_a_place_is_named(tmp_path, name):
     checkpoint = Checkpoint(write(tmp_path, CONFIG, TENSORS | {name: np.ones(16, np.float32)}))
     with pytest.raises(CheckpointError, match=rf"{name} has no place"):
+        checkpoint.check(Config.from_dict(CONFIG))
+
+
+@pytest.mark.parametrize("n_layer", [3, 10**7, 10**30])
+def test_more_layers_than_the_file_holds_are_refused_at_once(tmp_path, n_layer):
+    checkpoint = Checkpoint(write(tmp_path, CONFIG, TENSORS))
+    with pytest.raises(CheckpointError, match=r"h\.2\.ln_1\.weight is missing: got 2 layers"):
+        checkpoint.check(Config.from_dict(CONFIG | {"n_layer": n_layer}))
+
+
+def test_names_that_are_not_gpt2s_are_told(tmp_path):
+    checkpoint = Checkpoint(write(tmp_path, CONFIG, TENSORS, prefix="model.decoder."))
+    with pytest.raises(CheckpointError, match=r"found: model\.decoder\."):
         checkpoint.check(Config.from_dict(CONFIG))
 
 

@@ -1,6 +1,7 @@
 """config.json and generation_config.json: every field has its effect or is refused by name."""
 
 import json
+import math
 
 import pytest
 from builders import config_dict
@@ -163,6 +164,31 @@ def test_generation_config_has_the_last_word_on_ids(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"null", b"\xff\xfe{}"])
 def test_a_broken_file_is_named(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"config\.json: "):
+        Config.read(tmp_path)
+
+
+@pytest.mark.parametrize("size", ["n_embd", "n_layer", "n_head", "n_positions", "vocab_size"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, -(10**400)])
+def test_a_size_that_is_no_size_is_refused_by_name(tmp_path, size, value):
+    write_configs(tmp_path, PLAIN | {size: value})
+    with pytest.raises(CheckpointError, match=f"{size}: got") as error:
+        Config.read(tmp_path)
+    assert len(str(error.value)) < 300
+
+
+def test_two_names_for_one_size_may_not_differ_even_by_nan(tmp_path):
+    with pytest.raises(CheckpointError, match="n_embd: got"):
+        config(n_embd=math.nan, hidden_size=math.nan)
+
+
+@pytest.mark.parametrize("epsilon", [10**400, math.nan, math.inf, 0, -1, "1", True])
+def test_an_epsilon_beyond_all_numbers_is_refused(epsilon):
+    refuse("layer_norm_epsilon", layer_norm_epsilon=epsilon)
+
+
+def test_json_nested_beyond_all_use_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
     with pytest.raises(CheckpointError, match=r"config\.json: "):
         Config.read(tmp_path)
 

@@ -115,7 +115,10 @@ def test_the_index_decides_and_stray_files_are_not_read(tmp_path, stray):
 
 @pytest.mark.parametrize(
     "shard",
-    ["../x.safetensors", "/x.safetensors", "a/x.safetensors", r"..\x.safetensors", "x.bin", "", 3],
+    [
+        *("../x.safetensors", "/x.safetensors", "a/x.safetensors", r"..\x.safetensors", "x.bin"),
+        *("", 3, ["x"], {}, None, "x" * 5000 + ".safetensors", "\0.safetensors"),
+    ],
 )
 def test_an_index_cannot_name_files_elsewhere(tmp_path, shard):
     directory = write(tmp_path / "model", CONFIG, TENSORS)

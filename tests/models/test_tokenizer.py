@@ -159,13 +159,152 @@ def test_decoding_is_that_of_the_tokenizers_package(tokenizer, data):
 
 def test_added_tokens_decode_as_in_the_tokenizers_package():
     backend = toy_tokenizer()
-    backend.add_tokens(["[name]", "a b", "日本", "é", "Ġ"])
+    backend.add_tokens(["[name]", "a b", "日本"])
     tokenizer = Tokenizer(backend)
     ids = tokenizer.encode("x[name]a b日本é")
-    assert len(ids) == 5
+    assert len(ids) == 6
     for i in range(250, tokenizer.vocab_size):
         assert tokenizer.decode([i]) == backend.decode([i])
     assert tokenizer.decode(ids) == backend.decode(ids)
+
+
+NAMES = ["café", "[name]", "a b", "日本", "ünï", "🙂", "Ã©x"]
+
+
+@given(text=st.text(), names=st.lists(st.sampled_from(NAMES), max_size=4))
+def test_added_tokens_of_any_letters_decode_to_themselves(text, names):
+    backend = toy_tokenizer(merges=MERGES)
+    backend.add_tokens(NAMES)
+    tokenizer = Tokenizer(backend)
+    text = text.join(["", *names, ""]).replace(END_OF_TEXT, "")
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("name", ["é", "Ġ", "Ã©", "Ċ"])
+def test_an_added_token_that_already_stands_for_other_bytes_is_refused(name):
+    backend = toy_tokenizer(merges=MERGES)
+    backend.add_tokens([name])
+    with pytest.raises(TokenizerError, match=f"added token '{name}' also stands for other bytes"):
+        Tokenizer(backend)
+
+
+def write_added(directory, **files):
+    """The pair of files with others of JSON beside them; ids below 263 are taken."""
+    write_pair(directory)
+    for name, content in files.items():
+        (directory / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return Tokenizer.read(directory)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"added_tokens": {"<|user|>": 300, "café": 263}},
+        {
+            "tokenizer_config": {
+                "added_tokens_decoder": {
+                    "300": {"content": "<|user|>", "special": True},
+                    "263": {"content": "café", "special": False},
+                }
+            }
+        },
+    ],
+)
+def test_tokens_added_beside_the_pair_keep_their_ids(tmp_path, files):
+    tokenizer = write_added(tmp_path, **files)
+    ids = tokenizer.encode("<|user|>hi café")
+    assert ids == [300, 7, 8, *TOY.encode(" "), 263]
+    special = "tokenizer_config" in files
+    assert tokenizer.decode(ids) == ("" if special else "<|user|>") + "hi café"
+    assert tokenizer.spelt(300) == b"<|user|>"
+    assert tokenizer.vocab_size == 301
+    assert tokenizer.unknown_ids(302).tolist() == [*range(264, 300), 301]
+
+
+@pytest.mark.parametrize("role", ["eos_token", "additional_special_tokens"])
+@pytest.mark.parametrize("file", ["tokenizer_config", "special_tokens_map"])
+@pytest.mark.parametrize("form", [str, lambda name: {"content": name}])
+def test_a_role_makes_an_added_token_special(tmp_path, role, file, form):
+    value = form("<|user|>")
+    value = [value] if role.endswith("tokens") else value
+    files = {"added_tokens": {"<|user|>": 263}, file: {role: value}}
+    assert write_added(tmp_path, **files).token_bytes(263) == b""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"added_tokens": {"<|user|>": 3}},
+        {"added_tokens": {"low": 300}},
+        {"added_tokens": {"x": 263, "y": 263}},
+        {"added_tokens": {"<|user|>": "263"}},
+        {"added_tokens": {"<|user|>": -1}},
+        {"added_tokens": {"<|user|>": 10**30}},
+        {"added_tokens": {"<|user|>": True}},
+        {"added_tokens": {"": 263}},
+        {"added_tokens": {"é": 300}},
+        {"added_tokens": []},
+        {"tokenizer_config": {"added_tokens_decoder": [1]}},
+        {"tokenizer_config": {"added_tokens_decoder": {"a": {"content": "x"}}}},
+        {"tokenizer_config": {"added_tokens_decoder": {"263": {"content": 5}}}},
+        {"tokenizer_config": {"added_tokens_decoder": {"263": "x"}}},
+        {
+            "added_tokens": {"x": 263},
+            "tokenizer_config": {"added_tokens_decoder": {"264": {"content": "x"}}},
+        },
+    ],
+)
+def test_added_tokens_that_make_no_sense_are_refused_by_file(tmp_path, files):
+    with pytest.raises(TokenizerError, match="|".join(files)):
+        write_added(tmp_path, **files)
+
+
+# A user's text is text
+
+
+@pytest.mark.parametrize("tokenizer", [TOY, STORY], ids=["toy", "storyteller"])
+@given(text=st.text(), place=st.integers(0, 5))
+def test_without_specials_the_name_of_a_special_token_stays_text(tokenizer, text, place):
+    text = text[:place] + END_OF_TEXT + text[place:]
+    ids = tokenizer.encode(text, special=False)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.encode("ab", special=False) == tokenizer.encode("ab")
+
+
+def test_a_token_has_the_id_of_its_name():
+    assert TOY.token_id(END_OF_TEXT) == TOY.vocab_size - 1
+    assert TOY.token_id("low") == TOY.encode("low")[0]
+    assert TOY.token_id("lowlow") is None
+
+
+# Vocabularies that cannot write everything
+
+
+@pytest.mark.parametrize("byte", ["A", "Ġ", "ÿ"])
+def test_a_byte_level_vocabulary_without_a_byte_is_refused_at_load(tmp_path, byte):
+    state = json.loads(toy_tokenizer().to_str())
+    del state["model"]["vocab"][byte]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json: got no token for the byte 0x"):
+        Tokenizer.read(tmp_path)
+
+
+def test_letters_without_a_token_are_refused_and_not_left_out():
+    partial = toy_tokenizer(6)
+    partial.decoder = decoders.ByteLevel()
+    for backend in (toy_tokenizer(6), partial):
+        assert Tokenizer(backend).encode("abc") == [0, 1, 2]
+        with pytest.raises(InputError, match="cannot write"):
+            Tokenizer(backend).encode("axb")
+
+
+def test_a_panic_of_the_package_is_one_sentence(tmp_path, capfd):
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]}
+    state = {"version": "1.0", "model": model | {"continuing_subword_prefix": "long"}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state))
+    with pytest.raises(TokenizerError, match="is not a tokenizer"):
+        Tokenizer.read(tmp_path)
+    assert capfd.readouterr().err == ""
 
 
 def test_nothing_is_cleaned_up_or_stripped():
@@ -243,12 +382,14 @@ def test_without_byte_level_tokens_are_literal_text():
 
 
 @pytest.mark.parametrize("place", ["decoder", "pre_tokenizer"])
-@pytest.mark.parametrize("in_sequence", [False, True])
-def test_byte_level_in_either_place_makes_bytes(place, in_sequence):
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_byte_level_in_either_place_makes_bytes(place, depth):
     backend = word_level({"Ġa": 0, "Ã": 1, "©": 2})
     kinds = decoders if place == "decoder" else pre_tokenizers
     part = kinds.ByteLevel()
-    setattr(backend, place, kinds.Sequence([part]) if in_sequence else part)
+    for _ in range(depth):
+        part = kinds.Sequence([part])
+    setattr(backend, place, part)
     assert Tokenizer(backend).decode([0, 1, 2]) == " aé"
 
 
@@ -260,6 +401,7 @@ def test_byte_level_in_either_place_makes_bytes(place, in_sequence):
         decoders.BPEDecoder(),
         decoders.ByteFallback(),
         decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)]),
+        decoders.Sequence([decoders.Sequence([decoders.ByteLevel(), decoders.Fuse()])]),
     ],
 )
 def test_other_decoders_are_refused(tmp_path, decoder):
