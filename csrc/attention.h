@@ -1,21 +1,28 @@
 // One query of one head against its visible keys: scores, softmax, weighted sum of values.
-// Each (query, head) is computed alone and in position order, so neighbours never change its result.
+// Each (query, head) is computed alone and in position order: neighbours never change its result.
+#pragma once
+#include <cstdint>
+
+#include "kernels.h"
+#include "softmax.h"
+#include "vec.h"
 
 namespace ISA {
 
 template <class T>
-INLINE T dot(const T* a, const T* b, int64_t n) {
+[[gnu::always_inline]] inline T dot(const T* a, const T* b, int64_t n) {
     Vec<T> sum = Vec<T>::broadcast(0);
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) sum.add_product(Vec<T>::load(a + i), Vec<T>::load(b + i));
+    for (; i + lanes <= n; i += lanes) sum.add_product(Vec<T>::load(a + i), Vec<T>::load(b + i));
     if (i < n) sum.add_product(Vec<T>::load(a + i, n - i, 0), Vec<T>::load(b + i, n - i, 0));
     return sum.sum();
 }
 
 // out[0..m) = sum over positions of weight * value[0..m), C vectors at a time
 template <class T, int C>
-INLINE void weigh(const Attention<T>& a, int64_t head, int64_t column, int64_t m, int64_t visible,
-                  const T* weights, T norm, T* out) {
+[[gnu::always_inline]] inline void weigh(const Attention<T>& a, int64_t head, int64_t column,
+                                         int64_t m, int64_t visible, const T* weights, T norm,
+                                         T* out) {
     Vec<T> sum[C];
     for (int c = 0; c < C; c++) sum[c] = Vec<T>::broadcast(0);
     int64_t position = 0;
@@ -25,10 +32,11 @@ INLINE void weigh(const Attention<T>& a, int64_t head, int64_t column, int64_t m
         const T* v = a.keys[page] + a.values_after * size + head * size * a.head_dim + column;
         for (; position < last; position++, v += a.head_dim)
             for (int c = 0; c < C; c++)
-                sum[c].add_product(Vec<T>::load(v + c * 16, m - c * 16, 0), weights[position]);
+                sum[c].add_product(Vec<T>::load(v + c * lanes, m - c * lanes, 0),
+                                   weights[position]);
     }
     for (int c = 0; c < C; c++)
-        (sum[c] * Vec<T>::broadcast(norm)).store(out + c * 16, m - c * 16);
+        (sum[c] * Vec<T>::broadcast(norm)).store(out + c * lanes, m - c * lanes);
 }
 
 template <class T>
@@ -46,10 +54,11 @@ void attention_one(const Attention<T>& a, int64_t index, T* scores) {
     const T total = exponentials(scores, visible, scores);
     const T norm = 1 / total;
     T* out = a.out + (query * a.heads + head) * a.head_dim;
+    constexpr int64_t wide = 4 * lanes;
     int64_t column = 0;
-    for (; column + 64 <= a.head_dim; column += 64)
-        weigh<T, 4>(a, head, column, 64, visible, scores, norm, out + column);
-    for (; column < a.head_dim; column += 16)
+    for (; column + wide <= a.head_dim; column += wide)
+        weigh<T, 4>(a, head, column, wide, visible, scores, norm, out + column);
+    for (; column < a.head_dim; column += lanes)
         weigh<T, 1>(a, head, column, a.head_dim - column, visible, scores, norm, out + column);
 }
 

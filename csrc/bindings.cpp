@@ -7,10 +7,16 @@
 
 #include "kernels.h"
 #include "threads.h"
+#include "tiles.h"
 
 namespace py = pybind11;
 
 namespace {
+
+template <class T>
+const Kernels<T>& kernels() {
+    return instruction_set().kernels<T>();
+}
 
 std::string text(py::handle object) { return py::str(object).cast<std::string>(); }
 
@@ -57,12 +63,6 @@ void check_dimensions(const char* name, const py::array& a, int low, int high) {
                               (low == high ? "" : " or " + std::to_string(high)) + " was wanted");
 }
 
-// Work below this many bytes or operations is done sooner than a second thread wakes up.
-constexpr int64_t worth_sharing = 1 << 16;
-
-// Many small chunks: at the end of a kernel a thread waits for the others' last one.
-int64_t chunks_for(int64_t cost) { return cost < worth_sharing ? 1 : 48 * num_threads(); }
-
 template <class T>
 [[noreturn]] void throw_no_distribution(const T* row, int64_t V) {
     for (int64_t i = 0; i < V; i++)
@@ -96,7 +96,7 @@ py::array over_rows(const py::array& input, Row row) {
 
 template <class T>
 py::array softmax(const py::array& logits) {
-    return over_rows<T>(logits, instruction_set().kernels<T>().softmax);
+    return over_rows<T>(logits, kernels<T>().softmax);
 }
 
 template <class T>
@@ -108,7 +108,7 @@ py::array sampling_filter(const py::array& logits, const Filter& f) {
             scratch.resize(3 * V);
             entries.resize(V);
         }
-        return instruction_set().kernels<T>().filter(x, V, f, scratch.data(), entries.data(), probs);
+        return kernels<T>().filter(x, V, f, scratch.data(), entries.data(), probs);
     });
 }
 
@@ -125,21 +125,6 @@ void check_filter(const Filter& f) {
         refuse("epsilon", text(py::float_(f.epsilon)), "a number of at least 0 and below 1");
 }
 
-// x [n, n_in] as tiles of `tall` rows, the last of what is left, each [n_in, rows]
-template <class T>
-std::vector<T> in_tiles(const T* x, int64_t n, int64_t n_in, int64_t tall) {
-    std::vector<T> tiles(n * n_in);
-    parallel_for((n + tall - 1) / tall, chunks_for(n * n_in), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin * tall; row < end * tall && row < n; row += tall) {
-            const int64_t rows = n - row < tall ? n - row : tall;
-            for (int64_t r = 0; r < rows; r++)
-                for (int64_t i = 0; i < n_in; i++)
-                    tiles[row * n_in + i * rows + r] = x[(row + r) * n_in + i];
-        }
-    });
-    return tiles;
-}
-
 template <class T>
 py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_out,
                  const py::object& bias_in) {
@@ -150,7 +135,7 @@ py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_ou
     Linear<T> a = {};
     a.n = x.shape(0), a.n_in = x.shape(1), a.n_out = n_out;
     const int64_t count = panels.shape(0);
-    if (n_out < 0 || panels.shape(2) != 16 || (n_out + 15) / 16 != count)
+    if (n_out < 0 || panels.shape(2) != lanes || (n_out + lanes - 1) / lanes != count)
         throw py::value_error("panels: got shape " + shape_text(panels) + ", [ceil(" +
                               std::to_string(n_out) + " / 16), n_in, 16] was wanted");
     if (panels.shape(1) != a.n_in)
@@ -165,10 +150,10 @@ py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_ou
     py::array_t<T> y({a.n, n_out});
     a.panels = panels.data(), a.y = y.mutable_data();
     py::gil_scoped_release release;
-    const std::vector<T> tiles = in_tiles(x.data(), a.n, a.n_in, instruction_set().kernels<T>().tall);
+    const std::vector<T> tiles = in_tiles(x.data(), a.n, a.n_in, kernels<T>().tall);
     a.tiles = tiles.data();
     parallel_for(count, chunks_for(a.n * a.n_in * n_out), [&](int64_t begin, int64_t end) {
-        instruction_set().kernels<T>().linear(a, begin, end);
+        kernels<T>().linear(a, begin, end);
     });
     return y;
 }
@@ -220,7 +205,7 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
         thread_local std::vector<T> scores;
         if (int64_t(scores.size()) < visible) scores.resize(visible);
         for (int64_t i = begin; i < end; i++)
-            instruction_set().kernels<T>().attention(a, i, scores.data());
+            kernels<T>().attention(a, i, scores.data());
     });
     return out;
 }
@@ -239,8 +224,8 @@ py::array layer_norm(const py::array& x_in, const py::array& weight_in, const py
     py::gil_scoped_release release;
     parallel_for(n, chunks_for(n * d), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++)
-            instruction_set().kernels<T>().layer_norm(x.data() + i * d, d, weight.data(),
-                                                      bias.data(), T(epsilon), out + i * d);
+            kernels<T>().layer_norm(x.data() + i * d, d, weight.data(), bias.data(), T(epsilon),
+                                    out + i * d);
     });
     return y;
 }
@@ -252,7 +237,7 @@ py::array gelu(const py::array& x_in) {
     T* out = y.mutable_data();
     py::gil_scoped_release release;
     parallel_for(x.size(), chunks_for(x.size()), [&](int64_t begin, int64_t end) {
-        instruction_set().kernels<T>().gelu(x.data() + begin, end - begin, out + begin);
+        kernels<T>().gelu(x.data() + begin, end - begin, out + begin);
     });
     return y;
 }
@@ -268,8 +253,7 @@ double total(const py::array& x_in) {
         parallel_for(runs, chunks_for(x.size()), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) {
                 const int64_t left = x.size() - i * run;
-                sums[i] = instruction_set().kernels<T>().total(x.data() + i * run,
-                                                               left < run ? left : run);
+                sums[i] = kernels<T>().total(x.data() + i * run, left < run ? left : run);
             }
         });
     }
@@ -278,16 +262,21 @@ double total(const py::array& x_in) {
     return sum;
 }
 
-}  // namespace
+// f(T()) with T float or double, as the first argument's dtype says.
+template <class F>
+auto by_dtype(const char* name, const py::array& x, F f) {
+    return is_float32(name, x) ? f(float()) : f(double());
+}
 
-// Calls f<float> or f<double>, as the first argument's dtype says.
-#define BY_DTYPE(f, name, x, ...) \
-    (is_float32(name, x) ? f<float>(x __VA_OPT__(, ) __VA_ARGS__) : f<double>(x __VA_OPT__(, ) __VA_ARGS__))
+}  // namespace
 
 PYBIND11_MODULE(_native, m) {
     using py::arg;
     m.doc() = "The compiled kernels; minidecode.kernels.reference is their specification.";
-    m.def("softmax", [](const py::array& logits) { return BY_DTYPE(softmax, "logits", logits); },
+    m.def("softmax",
+          [](const py::array& logits) {
+              return by_dtype("logits", logits, [&]<class T>(T) { return softmax<T>(logits); });
+          },
           arg("logits"));
     m.def("sampling_filter",
           [](const py::array& logits, double temperature, int64_t top_k, double top_p,
@@ -295,28 +284,47 @@ PYBIND11_MODULE(_native, m) {
               const Filter f = {temperature, top_k, top_p, epsilon};
               is_float32("logits", logits);
               check_filter(f);
-              return BY_DTYPE(sampling_filter, "logits", logits, f);
+              return by_dtype("logits", logits,
+                              [&]<class T>(T) { return sampling_filter<T>(logits, f); });
           },
           arg("logits"), arg("temperature"), arg("top_k"), arg("top_p"), arg("epsilon"));
     m.def("linear",
           [](const py::array& x, const py::array& panels, int64_t n_out, const py::object& bias) {
-              return BY_DTYPE(linear, "x", x, panels, n_out, bias);
+              return by_dtype("x", x,
+                              [&]<class T>(T) { return linear<T>(x, panels, n_out, bias); });
           },
           arg("x"), arg("panels"), arg("n_out"), arg("bias"));
     m.def("attention",
           [](const py::array& q, const py::list& pages, int64_t layer, int64_t start,
              double scale) {
-              return BY_DTYPE(attention, "q", q, pages, layer, start, scale);
+              return by_dtype("q", q, [&]<class T>(T) {
+                  return attention<T>(q, pages, layer, start, scale);
+              });
           },
           arg("q"), arg("pages"), arg("layer"), arg("start"), arg("scale"));
     m.def("layer_norm",
           [](const py::array& x, const py::array& weight, const py::array& bias, double epsilon) {
-              return BY_DTYPE(layer_norm, "x", x, weight, bias, epsilon);
+              return by_dtype("x", x, [&]<class T>(T) {
+                  return layer_norm<T>(x, weight, bias, epsilon);
+              });
           },
           arg("x"), arg("weight"), arg("bias"), arg("epsilon"));
-    m.def("gelu", [](const py::array& x) { return BY_DTYPE(gelu, "x", x); }, arg("x"));
-    m.def("total", [](const py::array& x) { return BY_DTYPE(total, "x", x); }, arg("x"));
+    m.def("gelu",
+          [](const py::array& x) {
+              return by_dtype("x", x, [&]<class T>(T) { return gelu<T>(x); });
+          },
+          arg("x"));
+    m.def("total",
+          [](const py::array& x) {
+              return by_dtype("x", x, [&]<class T>(T) { return total<T>(x); });
+          },
+          arg("x"));
     m.def("num_threads", &num_threads);
     m.def("set_num_threads", &set_num_threads, arg("n"));
     m.def("instruction_set", [] { return instruction_set().name; });
+    m.def("instruction_sets", [] {
+        py::list names;
+        for (const InstructionSet* set : instruction_sets()) names.append(set->name);
+        return names;
+    });
 }

@@ -1,9 +1,17 @@
 // Temperature, top-k, top-p and epsilon without sorting the vocabulary.
 //
-// Tokens are ordered by key = (max - logit) / temperature, then by id, and have weight exp(-key). Every
-// filter keeps a beginning of that order. top-k first finds a key that at least k tokens do not exceed,
-// top-p sums the weights in buckets of the key; only the few tokens at the limit are looked at one by one.
+// Tokens are ordered by key = (max - logit) / temperature, then by id, and have weight exp(-key).
+// Every filter keeps a beginning of that order. top-k first finds a key that at least k tokens do
+// not exceed, top-p sums the weights in buckets of the key; only the few tokens at the limit are
+// looked at one by one.
+#pragma once
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels.h"
+#include "softmax.h"
+#include "vec.h"
 
 namespace ISA {
 
@@ -26,15 +34,15 @@ static inline int64_t first_to_reach(double mass, FilterEntry* entries, int64_t 
     return high;
 }
 
-INLINE void weigh_keys(const double* keys, int64_t n, double* weights) {
+[[gnu::always_inline]] inline void weigh_keys(const double* keys, int64_t n, double* weights) {
     const Vec<double> zero = Vec<double>::broadcast(0);
-    for (int64_t i = 0; i < n; i += 16)
+    for (int64_t i = 0; i < n; i += lanes)
         exp(zero - Vec<double>::load(keys + i, n - i, __builtin_inf())).store(weights + i, n - i);
 }
 
-INLINE double sum_of(const double* x, int64_t n) {
+[[gnu::always_inline]] inline double sum_of(const double* x, int64_t n) {
     Vec<double> sum = Vec<double>::broadcast(0);
-    for (int64_t i = 0; i < n; i += 16) sum = sum + Vec<double>::load(x + i, n - i, 0);
+    for (int64_t i = 0; i < n; i += lanes) sum = sum + Vec<double>::load(x + i, n - i, 0);
     return sum.sum();
 }
 
@@ -42,7 +50,9 @@ INLINE double sum_of(const double* x, int64_t n) {
 static inline void take_top_k(const double* keys, int64_t V, int64_t k, double* least,
                               FilterEntry* entries) {
     // The k-th smallest of the blocks' least keys: no fewer than k tokens are at or below it.
-    const int64_t block = V / (4 * k) < 16 ? 1 : V / (4 * k) < 256 ? V / (4 * k) : 256;
+    constexpr int64_t least_block = 16, largest_block = 256;  // tokens; shorter ones save nothing
+    const int64_t quarter = V / (4 * k);  // so that there are four blocks for each of the k
+    const int64_t block = quarter < least_block ? 1 : std::min(quarter, largest_block);
     double bound = __builtin_inf();
     if (block > 1) {
         int64_t blocks = 0;
@@ -68,15 +78,16 @@ constexpr int BUCKETS = 1024;
 // Sets to 0 the weight of every token after the first to reach `mass`. buckets: room for V numbers.
 static inline void cut_at_mass(double mass, const double* keys, double* weights, int64_t V,
                                int32_t* buckets, FilterEntry* entries) {
-    Vec<double> reach = Vec<double>::broadcast(0);  // the largest key whose weight is not negligible
-    for (int64_t i = 0; i < V; i += 16)
-        reach = max(reach, Vec<double>::load(keys + i, V - i, 0).below(64));
+    constexpr double negligible = 64;  // a key whose weight, exp(-64), no sum of weights will show
+    Vec<double> reach = Vec<double>::broadcast(0);  // the largest key below that
+    for (int64_t i = 0; i < V; i += lanes)
+        reach = max(reach, Vec<double>::load(keys + i, V - i, 0).below(negligible));
     const double scale = (BUCKETS - 1) / (reach.max() + 1e-300), last = BUCKETS - 1;
     for (int64_t i = 0; i < V; i++) {  // grows with the key
         const double bucket = keys[i] * scale;
         buckets[i] = int32_t(bucket < last ? bucket : last);
     }
-    double held[2][BUCKETS] = {};  // two, so that neighbours of one bucket do not wait for each other
+    double held[2][BUCKETS] = {};  // two, so that neighbours in one bucket need not wait
     for (int64_t i = 0; i < V; i++) held[i % 2][buckets[i]] += weights[i];
     int32_t limit = 0;
     double before = 0;
@@ -88,12 +99,13 @@ static inline void cut_at_mass(double mass, const double* keys, double* weights,
     for (int64_t i = 0; i < V; i++)
         if (buckets[i] == limit) entries[n++] = {keys[i], weights[i], i};
     for (int64_t i = 0; i < V; i++) weights[i] = buckets[i] > limit ? 0 : weights[i];
-    for (int64_t i = first_to_reach(mass - before, entries, n); i < n; i++) weights[entries[i].id] = 0;
+    const int64_t kept = first_to_reach(mass - before, entries, n);
+    for (int64_t i = kept; i < n; i++) weights[entries[i].id] = 0;
 }
 
 // Without +inf and NaN, and not all -inf
 template <class T>
-INLINE bool is_sound(const T* logits, int64_t V, T top) {
+[[gnu::always_inline]] inline bool is_sound(const T* logits, int64_t V, T top) {
     int64_t bad = 0;
     for (int64_t i = 0; i < V; i++) bad += !(logits[i] < T(__builtin_inf()));
     return bad == 0 && top > T(-__builtin_inf());
@@ -133,12 +145,14 @@ bool filter_row(const T* logits, int64_t V, const Filter& f, double* scratch, Fi
     }
     double total = sum_of(weights, kept);
     if (f.epsilon > 0) {
-        for (int64_t i = 0; i < kept; i++) weights[i] = weights[i] / total < f.epsilon ? 0 : weights[i];
+        for (int64_t i = 0; i < kept; i++)
+            weights[i] = weights[i] / total < f.epsilon ? 0 : weights[i];
         total = sum_of(weights, kept);
     }
     if (listed) {
         memset(probs, 0, V * sizeof(T));
-        for (int64_t i = 0; i < kept; i++) probs[entries[i].id] = total > 0 ? weights[i] / total : 0;
+        for (int64_t i = 0; i < kept; i++)
+            probs[entries[i].id] = total > 0 ? weights[i] / total : 0;
     } else {
         for (int64_t i = 0; i < V; i++) probs[i] = T(weights[i] / total);
     }

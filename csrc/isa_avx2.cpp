@@ -1,4 +1,6 @@
 // The kernels for x86 processors with AVX2. Only what comes after the pragma may use it.
+// What the kernels use of the standard library is included before it: the linker keeps one copy of
+// each template, and every processor must be able to run that one.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -12,8 +14,10 @@
 #pragma GCC target("avx2,fma")
 #endif
 #define ISA avx2
-#define VEC_BYTES 32
-#include "table.h"
+namespace ISA {
+constexpr int register_bytes = 32;
+}
+#include "kernel_table.h"
 
 extern const InstructionSet avx2_set = {"avx2", ISA::table<float>(), ISA::table<double>()};
 #if defined(__clang__)

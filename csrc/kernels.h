@@ -1,10 +1,13 @@
-// What the bindings know of the kernels: their arguments, and a table of them for each instruction set.
+// What the bindings know of the kernels: their arguments, and one table for each instruction set.
 #pragma once
 #include <cstdint>
+#include <vector>
+
+constexpr int lanes = 16;  // output columns of one panel, and numbers of one `Vec`
 
 template <class T>
-struct Linear {  // y [n, n_out] = x [n, n_in] W + bias; panels [ceil(n_out / 16), n_in, 16]
-    // x in tiles of up to `tall` rows, each [n_in, rows of the tile]: what meets one weight is together
+struct Linear {  // y [n, n_out] = x [n, n_in] W + bias; panels [ceil(n_out / lanes), n_in, lanes]
+    // x in tiles of up to `tall` rows, each [n_in, rows of the tile]: one weight meets neighbours
     const T* tiles;
     const T *panels, *bias;  // bias may be null
     T* y;
@@ -14,10 +17,11 @@ struct Linear {  // y [n, n_out] = x [n, n_in] W + bias; panels [ceil(n_out / 16
 template <class T>
 struct Attention {  // out [n, heads, head_dim]; query i of n sees positions 0 .. start + i
     const T* q;
-    int64_t q_row, q_head;    // strides of q in elements
-    const T* const* keys;     // for each page: keys [heads, page, head_dim] of this layer
-    const int64_t* page_ends; // positions up to and with each page
-    int64_t pages, heads, head_dim, values_after;  // values start so many elements after the keys
+    int64_t q_row, q_head;     // strides of q in elements
+    const T* const* keys;      // for each page: keys [heads, page, head_dim] of this layer
+    const int64_t* page_ends;  // positions up to and with each page
+    int64_t pages, heads, head_dim;
+    int64_t values_after;  // the values of a page start so many elements after its keys
     int64_t n, start;
     T scale;
     T* out;
@@ -32,7 +36,9 @@ struct Filter {
 struct FilterEntry {
     double key, weight;
     int64_t id;
-    bool operator<(const FilterEntry& o) const { return key < o.key || (key == o.key && id < o.id); }
+    bool operator<(const FilterEntry& o) const {
+        return key < o.key || (key == o.key && id < o.id);
+    }
 };
 
 template <class T>
@@ -43,7 +49,8 @@ struct Kernels {
     void (*attention)(const Attention<T>&, int64_t index, T* scores);
     bool (*softmax)(const T* logits, int64_t V, T* probs);  // false: no distribution
     // scratch: 3 V doubles, V entries; false: no distribution
-    bool (*filter)(const T* logits, int64_t V, const Filter&, double* scratch, FilterEntry*, T* probs);
+    bool (*filter)(const T* logits, int64_t V, const Filter&, double* scratch, FilterEntry*,
+                   T* probs);
     void (*layer_norm)(const T* x, int64_t d, const T* weight, const T* bias, T epsilon, T* y);
     void (*gelu)(const T* x, int64_t size, T* y);
     T (*total)(const T* x, int64_t size);
@@ -60,5 +67,8 @@ struct InstructionSet {
     }
 };
 
-// The best this processor has, at most the one named in MINIDECODE_ISA.
+// All that this processor has, the best first.
+const std::vector<const InstructionSet*>& instruction_sets();
+
+// The one that MINIDECODE_ISA names, else the best. (Python refuses names that are not there.)
 const InstructionSet& instruction_set();

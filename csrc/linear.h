@@ -1,31 +1,44 @@
 // y = x W + b on packed panels. Each output element is one running sum over the inner dimension, in
-// order, whatever the number of rows, panels or threads: that is what makes results independent of them.
+// order, whatever the number of rows, panels or threads: so results do not depend on them.
+#pragma once
+#include <cstdint>
+
+#include "kernels.h"
+#include "vec.h"
 
 namespace ISA {
 
 // R rows times P panels; the weights stream through registers once for all R rows.
 // Not inlined: in one large function the compiler would keep some of the sums in memory.
 template <class T, int R, int P>
-__attribute__((noinline)) void linear_tile(const Linear<T>& a, int64_t row, int64_t panel) {
+[[gnu::noinline]] void linear_tile(const Linear<T>& a, int64_t row, int64_t panel) {
+    constexpr int64_t ahead = 1024;  // elements in the stream of weights: 4 KiB of float
     Vec<T> sum[R][P];
-    _Pragma("GCC unroll 16") for (int r = 0; r < R; r++)
-        _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[r][p] = Vec<T>::broadcast(0);
+    #pragma GCC unroll 16
+    for (int r = 0; r < R; r++)
+        #pragma GCC unroll 16
+        for (int p = 0; p < P; p++) sum[r][p] = Vec<T>::broadcast(0);
     const T* x = a.tiles + row * a.n_in;
-    const T* w = a.panels + panel * a.n_in * 16;
+    const T* w = a.panels + panel * a.n_in * lanes;
     for (int64_t i = 0; i < a.n_in; i++) {
         Vec<T> column[P];
-        _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) {
-            column[p] = Vec<T>::load(w + (p * a.n_in + i) * 16);
-            __builtin_prefetch(w + (p * a.n_in + i) * 16 + 1024);  // 4 KiB ahead in the stream
+        #pragma GCC unroll 16
+        for (int p = 0; p < P; p++) {
+            column[p] = Vec<T>::load(w + (p * a.n_in + i) * lanes);
+            __builtin_prefetch(w + (p * a.n_in + i) * lanes + ahead);
         }
-        _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {
+        #pragma GCC unroll 16
+        for (int r = 0; r < R; r++) {
             const T s = x[i * R + r];
-            _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[r][p].add_product(column[p], s);
+            #pragma GCC unroll 16
+            for (int p = 0; p < P; p++) sum[r][p].add_product(column[p], s);
         }
     }
-    _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) {
-        const int64_t at = (panel + p) * 16, m = a.n_out - at;
-        _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {
+    #pragma GCC unroll 16
+    for (int p = 0; p < P; p++) {
+        const int64_t at = (panel + p) * lanes, m = a.n_out - at;
+        #pragma GCC unroll 16
+        for (int r = 0; r < R; r++) {
             if (a.bias) sum[r][p] = sum[r][p] + Vec<T>::load(a.bias + at, m, 0);
             sum[r][p].store(a.y + (row + r) * a.n_out + at, m);
         }
@@ -55,7 +68,7 @@ void linear_rows(const Linear<T>& a, int64_t panel) {
 // Many rows: several panels at once, so that a loaded x serves more than one of them.
 template <class T>
 void linear_panels(const Linear<T>& a, int64_t begin, int64_t end) {
-    constexpr int Tall = tall<VEC_BYTES>, Across = Tall == 8 ? 3 : 1;
+    constexpr int Tall = tall<register_bytes>, Across = Tall == 8 ? 3 : 1;
     int64_t panel = begin;
     if (a.n > Tall)
         for (; panel + Across <= end; panel += Across) linear_rows<T, Tall, Across>(a, panel);

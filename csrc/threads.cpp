@@ -1,4 +1,4 @@
-// The thread pool, and the choice of instruction set.
+// The thread pool.
 #include "threads.h"
 
 #include <pthread.h>
@@ -6,26 +6,25 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
-#include <cstring>
+#include <cstdint>
 #include <mutex>
 #include <new>
 #include <thread>
 
-#include "kernels.h"
-
-#if defined(__x86_64__)
-#define PAUSE() __builtin_ia32_pause()
-#elif defined(__aarch64__)
-#define PAUSE() asm volatile("yield")
-#else
-#define PAUSE() ((void)0)
-#endif
-
 namespace {
 
+// Tells the processor that this thread only waits.
+inline void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
 // A job is published as one number: a serial (high 32 bits), its chunks and the next one to take
-// (16 bits each). Whoever advances that number owns the chunk, and the job cannot end before it is done.
+// (16 bits each). Whoever advances that number owns the chunk, and the job cannot end before that
+// chunk is done.
 struct Pool {
     std::mutex busy;  // one job at a time; a second caller works alone
     std::atomic<uint64_t> ticket{0};
@@ -57,7 +56,7 @@ struct Pool {
             uint32_t serial;
             int spins = 0;
             while ((serial = ticket.load(std::memory_order_acquire) >> 32) == seen) {
-                PAUSE();
+                pause();
                 if (++spins % 64 == 0 && std::chrono::steady_clock::now() > until) {
                     std::unique_lock<std::mutex> lock(sleep_lock);
                     sleeping.fetch_add(1);
@@ -88,7 +87,7 @@ struct Pool {
             wake.notify_all();
         }
         help(serial);
-        while (done.load(std::memory_order_acquire) < chunks) PAUSE();
+        while (done.load(std::memory_order_acquire) < chunks) pause();
     }
 };
 
@@ -118,31 +117,4 @@ void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context) {
     } else {
         for (int64_t i = 0; i < chunks; i++) work(context, i);
     }
-}
-
-extern const InstructionSet base_set;
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-extern const InstructionSet avx2_set, avx512_set;
-
-static bool has(const InstructionSet& set) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
-    if (&set == &avx2_set) return true;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-}
-#endif
-
-const InstructionSet& instruction_set() {
-    static const InstructionSet& chosen = []() -> const InstructionSet& {
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-        const char* wanted = std::getenv("MINIDECODE_ISA");
-        bool allowed = !wanted || !*wanted;  // from the one that is named on, downwards
-        for (const InstructionSet* set : {&avx512_set, &avx2_set}) {
-            allowed = allowed || !std::strcmp(wanted, set->name);
-            if (allowed && has(*set)) return *set;
-        }
-#endif
-        return base_set;
-    }();
-    return chosen;
 }

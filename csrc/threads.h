@@ -1,4 +1,4 @@
-// A pool of threads that share the chunks of one job. Results never depend on who takes which chunk.
+// A pool of threads that share the chunks of one job. Who takes which chunk changes no result.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,8 +9,15 @@ void set_num_threads(int n);
 
 constexpr int64_t max_chunks = 0xffff;
 
-// Calls work(context, chunk) for every chunk 0 .. chunks-1 (max_chunks at most) and returns when all are done.
+// Calls work(context, chunk) for every chunk 0 .. chunks-1 (max_chunks at most); returns when all
+// are done.
 void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context);
+
+// Work below this many bytes or operations is done sooner than a second thread wakes up.
+constexpr int64_t worth_sharing = 1 << 16;
+
+// Many small chunks: at the end of a kernel a thread waits for the others' last one.
+inline int64_t chunks_for(int64_t cost) { return cost < worth_sharing ? 1 : 48 * num_threads(); }
 
 // work(begin, end) over 0 .. items, in `chunks` runs of about one size. The first exception is kept
 // until all threads are through, and thrown again: the job lives on this stack.

@@ -134,5 +134,20 @@ def test_an_instruction_set_that_there_is_not_is_refused(value):
     assert f"MINIDECODE_ISA: got '{value}'" in error
 
 
+@pytest.mark.parametrize("value", ["neon", "avx512", "avx2", "plain"])
+def test_an_instruction_set_of_another_processor_is_refused_where_a_kernel_is_used(value):
+    if not list(Path(kernels.__file__).parent.glob("_native*")):
+        pytest.skip("the compiled kernels are not built")
+    from minidecode.kernels import native
+
+    _, error = report(USE, MINIDECODE_ISA=value)
+    if value in native.instruction_sets():
+        assert error == "" and report(WHICH, MINIDECODE_ISA=value) == (f"native {value}", "")
+    else:
+        assert error.count("MINIDECODE_ISA") == 1
+        assert f"got '{value}', which this processor has not; " in error.splitlines()[-1]
+    assert report("import minidecode", MINIDECODE_ISA=value) == ("", "")
+
+
 def test_an_empty_instruction_set_is_none_asked_for():
     assert report(WHICH, MINIDECODE_ISA="") == report(WHICH)

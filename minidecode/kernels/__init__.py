@@ -13,30 +13,29 @@ from types import SimpleNamespace
 
 from ..errors import BackendError, InputError
 from .packing import Packed, pack
+from .reference import *  # noqa: F403  names and signatures; what is in use replaces them below
+from .reference import __all__ as KERNELS
 
 __all__ = [
+    *KERNELS,
     "Packed",
-    "attention",
     "backend",
-    "gelu",
     "instruction_set",
-    "layer_norm",
-    "linear",
     "num_threads",
     "pack",
-    "sampling_filter",
     "set_num_threads",
-    "softmax",
-    "total",
 ]
+
+MAX_THREADS = 1024
+INSTRUCTION_SETS = ("avx512", "avx2", "neon", "plain")
 
 
 def _choose(wanted):
     if wanted not in (None, "numpy", "native"):
         raise BackendError(f"MINIDECODE_BACKEND: got {wanted!r}, numpy or native was wanted")
     isa = os.environ.get("MINIDECODE_ISA") or None
-    if isa not in (None, "avx512", "avx2", "neon", "plain"):
-        raise BackendError(f"MINIDECODE_ISA: got {isa!r}, avx512, avx2, neon or plain was wanted")
+    if isa is not None and isa not in INSTRUCTION_SETS:
+        raise BackendError(f"MINIDECODE_ISA: got {isa!r}, {_one_of(INSTRUCTION_SETS)} was wanted")
     threads = _threads_wanted()
     if wanted != "numpy":
         try:
@@ -49,11 +48,21 @@ def _choose(wanted):
                 "minidecode: %s, the slower NumPy kernels are in use", missing
             )
         else:
+            here = native.instruction_sets()
+            if isa is not None and isa not in here:
+                raise BackendError(
+                    f"MINIDECODE_ISA: got {isa!r}, which this processor has not; "
+                    f"{_one_of(here)} was wanted"
+                )
             native.set_num_threads(threads)
             return "native", native
     from . import reference
 
     return "numpy", reference
+
+
+def _one_of(names):
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _threads_wanted():
@@ -76,20 +85,12 @@ def _refusing(error):
     return SimpleNamespace(**dict.fromkeys(KERNELS, kernel))
 
 
-MAX_THREADS = 1024
-KERNELS = ("attention", "gelu", "layer_norm", "linear", "sampling_filter", "softmax", "total")
 try:
     backend, _kernels = _choose(os.environ.get("MINIDECODE_BACKEND") or None)
 except BackendError as error:
     backend, _kernels = "none", _refusing(error)
 
-attention = _kernels.attention
-gelu = _kernels.gelu
-layer_norm = _kernels.layer_norm
-linear = _kernels.linear
-sampling_filter = _kernels.sampling_filter
-softmax = _kernels.softmax
-total = _kernels.total
+globals().update({name: getattr(_kernels, name) for name in KERNELS})
 
 
 def set_num_threads(n):

@@ -1,11 +1,13 @@
 """Weights laid out for decoding: in panels of 16 output columns, each read once and in order."""
 
-import contextlib
-import mmap
-import threading
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+
+from .memory import aligned
+
+__all__ = ["PANEL", "Packed", "pack", "unpack"]
 
 PANEL = 16  # output columns a panel: one 512-bit or two 256-bit vectors of float32
 _CHUNK = 1 << 22  # elements packed at a time: bounds the temporary memory
@@ -26,6 +28,14 @@ class Packed:
     def n_in(self):
         return self.panels.shape[1]
 
+    @cached_property
+    def matrix(self):
+        """`unpack`: only the NumPy kernels ask for it, and once for each matrix."""
+        wide = self.panels.swapaxes(0, 1).reshape(self.n_in, -1)  # with what pads the last panel
+        matrix = np.ascontiguousarray(wide[:, : self.n_out])
+        matrix.flags.writeable = False
+        return matrix
+
     def columns(self, ids):
         """Columns `ids` as rows, [len(ids), n_in]: of the transposed embedding, its lookup."""
         return self.panels[ids // PANEL, :, ids % PANEL]
@@ -40,7 +50,7 @@ def pack(matrix):
         raise TypeError(f"matrix: got dtype {matrix.dtype}, float32 or float64 was wanted")
     n_in, n_out = matrix.shape
     full, rest = divmod(n_out, PANEL)
-    panels = _aligned((full + (rest > 0), n_in, PANEL), matrix.dtype)
+    panels = aligned((full + (rest > 0), n_in, PANEL), matrix.dtype)
     step = max(1, _CHUNK // max(1, n_in * PANEL))
     for i in range(0, full, step):
         columns = matrix[:, i * PANEL : min(i + step, full) * PANEL]
@@ -53,35 +63,6 @@ def pack(matrix):
     return Packed(panels, n_out)
 
 
-_HUGE = 1 << 21  # bytes of a huge page
-_BLOCK = 1 << 26
-_lock = threading.Lock()
-_free = np.empty(0, np.uint8)  # what is left of the newest block
-
-
-def _aligned(shape, dtype):
-    """An empty array that begins at a cache line, in huge pages where the system has them.
-
-    With small pages, decoding loses speed to address translation. Matrices share blocks: huge pages
-    of its own would waste one on each.
-    """
-    global _free
-    size = int(np.prod(shape)) * dtype.itemsize
-    room = -(-size // 64) * 64
-    with _lock:
-        if room > len(_free):
-            _free = _block(max(room, _BLOCK))
-        taken, _free = _free[:size], _free[room:]
-    return taken.view(dtype).reshape(shape)
-
-
-def _block(size):
-    """Fresh memory [size] of bytes; what is never touched of it costs nothing."""
-    if not hasattr(mmap, "MADV_HUGEPAGE"):
-        memory = np.empty(size + 64, np.uint8)
-        return memory[-memory.ctypes.data % 64 :]
-    block = mmap.mmap(-1, size + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel built without huge pages
-        block.madvise(mmap.MADV_HUGEPAGE)
-    memory = np.frombuffer(block, np.uint8)
-    return memory[-memory.ctypes.data % _HUGE :]
+def unpack(weight):
+    """The matrix [n_in, n_out] that `pack` was given, read-only; unpacked once and then kept."""
+    return weight.matrix

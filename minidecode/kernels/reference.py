@@ -7,39 +7,17 @@ Letters: n rows (new tokens), t tokens before them, h heads, V vocabulary.
 
 import numpy as np
 
-from .packing import PANEL, pack
+from .packing import unpack
 
 __all__ = [
     "attention",
     "gelu",
     "layer_norm",
     "linear",
-    "pack",
     "sampling_filter",
     "softmax",
     "total",
 ]
-
-
-def floats(name, x, ndim=None):
-    """x as an array, or the TypeError or ValueError that says what is wrong with it."""
-    x = np.asarray(x)
-    if x.dtype not in (np.float32, np.float64):
-        raise TypeError(f"{name}: got dtype {x.dtype}, float32 or float64 was wanted")
-    if ndim is not None and x.ndim not in ndim:
-        wanted = " or ".join(map(str, ndim))
-        raise ValueError(f"{name}: got {x.ndim} dimensions, {wanted} was wanted")
-    return x
-
-
-def check_logits(logits):
-    """Refuse rows that are no distribution. -inf (probability 0) is fine, but not everywhere."""
-    for row in logits.reshape(-1, logits.shape[-1]):
-        bad = np.flatnonzero(np.isnan(row) | (row == np.inf))
-        if len(bad):
-            raise ValueError(f"logits: {row[bad[0]]} at id {bad[0]}, finite or -inf was wanted")
-        if len(row) == 0 or row.max() == -np.inf:
-            raise ValueError("logits: all are -inf, at least one finite was wanted")
 
 
 def softmax(logits):
@@ -86,17 +64,6 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     return probs.astype(logits.dtype)
 
 
-def check_settings(temperature, top_k, top_p, epsilon):
-    if not 0 <= temperature < np.inf:
-        raise ValueError(f"temperature: got {temperature}, finite and at least 0 was wanted")
-    if top_k < 0:
-        raise ValueError(f"top_k: got {top_k}, a number of at least 0 was wanted")
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p: got {top_p}, a number above 0 and at most 1 was wanted")
-    if not 0 <= epsilon < 1:
-        raise ValueError(f"epsilon: got {epsilon}, a number of at least 0 and below 1 was wanted")
-
-
 def attention(q, pages, layer, start, scale):
     """Causal attention of n new queries over a KV cache that holds their own keys and values too.
 
@@ -116,40 +83,11 @@ def attention(q, pages, layer, start, scale):
     return np.ascontiguousarray(out.swapaxes(0, 1).astype(q.dtype))
 
 
-def check_pages(q, pages, layer, start):
-    n, h, head_dim = q.shape
-    held = 0
-    for page in pages:
-        if page.dtype != q.dtype:
-            raise TypeError(f"pages: got dtype {page.dtype}, {q.dtype} as in q was wanted")
-        if page.ndim != 5 or page.shape[1:3] != (2, h) or page.shape[4] != head_dim:
-            raise ValueError(
-                f"pages: got shape {page.shape}, [n_layer, 2, {h}, page, {head_dim}] was wanted"
-            )
-        if not 0 <= layer < len(page):
-            raise ValueError(f"layer: got {layer}, 0 to {len(page) - 1} was wanted")
-        held += page.shape[3]
-    if start < 0 or n == 0 or start + n > held:
-        raise ValueError(f"start: got {start} with {n} queries, pages of {held} positions given")
-
-
 def linear(x, weight, bias=None):
     """x [n, n_in] @ weight (`pack` of [n_in, n_out]) + bias [n_out], as [n, n_out]."""
     x = floats("x", x, ndim=(2,))
     check_linear(x, weight, bias)
-    product = np.matmul(x, weight.panels)  # [panels, n, 16]
-    columns = product.swapaxes(0, 1).reshape(len(x), PANEL * len(weight.panels))
-    out = columns[:, : weight.n_out]
-    return np.ascontiguousarray(out) if bias is None else out + bias
-
-
-def check_linear(x, weight, bias):
-    if weight.panels.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
-        raise TypeError(f"weight and bias: got another dtype, {x.dtype} as in x was wanted")
-    if x.shape[1] != weight.n_in:
-        raise ValueError(f"x: got shape {x.shape}, [n, {weight.n_in}] was wanted")
-    if bias is not None and bias.shape != (weight.n_out,):
-        raise ValueError(f"bias: got shape {bias.shape}, [{weight.n_out}] was wanted")
+    return x @ unpack(weight) + (x.dtype.type(0) if bias is None else bias)
 
 
 def layer_norm(x, weight, bias, epsilon):
@@ -174,3 +112,64 @@ def gelu(x):
 def total(x):
     """The sum of all elements, a float. It does little but read, so it times the memory."""
     return float(floats("x", x).sum(dtype=np.float64))
+
+
+# Checks: what is wrong with the arguments, in the words of the compiled twins
+
+
+def floats(name, x, ndim=None):
+    """x as an array, or the TypeError or ValueError that says what is wrong with it."""
+    x = np.asarray(x)
+    if x.dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name}: got dtype {x.dtype}, float32 or float64 was wanted")
+    if ndim is not None and x.ndim not in ndim:
+        wanted = " or ".join(map(str, ndim))
+        raise ValueError(f"{name}: got {x.ndim} dimensions, {wanted} was wanted")
+    return x
+
+
+def check_logits(logits):
+    """Refuse rows that are no distribution. -inf (probability 0) is fine, but not everywhere."""
+    for row in logits.reshape(-1, logits.shape[-1]):
+        bad = np.flatnonzero(np.isnan(row) | (row == np.inf))
+        if len(bad):
+            raise ValueError(f"logits: {row[bad[0]]} at id {bad[0]}, finite or -inf was wanted")
+        if len(row) == 0 or row.max() == -np.inf:
+            raise ValueError("logits: all are -inf, at least one finite was wanted")
+
+
+def check_settings(temperature, top_k, top_p, epsilon):
+    if not 0 <= temperature < np.inf:
+        raise ValueError(f"temperature: got {temperature}, finite and at least 0 was wanted")
+    if top_k < 0:
+        raise ValueError(f"top_k: got {top_k}, a number of at least 0 was wanted")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p: got {top_p}, a number above 0 and at most 1 was wanted")
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"epsilon: got {epsilon}, a number of at least 0 and below 1 was wanted")
+
+
+def check_pages(q, pages, layer, start):
+    n, h, head_dim = q.shape
+    held = 0
+    for page in pages:
+        if page.dtype != q.dtype:
+            raise TypeError(f"pages: got dtype {page.dtype}, {q.dtype} as in q was wanted")
+        if page.ndim != 5 or page.shape[1:3] != (2, h) or page.shape[4] != head_dim:
+            raise ValueError(
+                f"pages: got shape {page.shape}, [n_layer, 2, {h}, page, {head_dim}] was wanted"
+            )
+        if not 0 <= layer < len(page):
+            raise ValueError(f"layer: got {layer}, 0 to {len(page) - 1} was wanted")
+        held += page.shape[3]
+    if start < 0 or n == 0 or start + n > held:
+        raise ValueError(f"start: got {start} with {n} queries, pages of {held} positions given")
+
+
+def check_linear(x, weight, bias):
+    if weight.panels.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
+        raise TypeError(f"weight and bias: got another dtype, {x.dtype} as in x was wanted")
+    if x.shape[1] != weight.n_in:
+        raise ValueError(f"x: got shape {x.shape}, [n, {weight.n_in}] was wanted")
+    if bias is not None and bias.shape != (weight.n_out,):
+        raise ValueError(f"bias: got shape {bias.shape}, [{weight.n_out}] was wanted")

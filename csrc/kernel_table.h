@@ -1,0 +1,21 @@
+// The kernels of one instruction set. A file that includes this first switches the compiler to that
+// instruction set and defines ISA and its `register_bytes` (see vec.h).
+#pragma once
+#include "activations.h"
+#include "attention.h"
+#include "filter.h"
+#include "kernels.h"
+#include "linear.h"
+#include "norm.h"
+#include "softmax.h"
+#include "total.h"
+
+namespace ISA {
+
+template <class T>
+constexpr Kernels<T> table() {
+    return {linear_panels<T>, tall<register_bytes>, attention_one<T>, softmax_row<T>,
+            filter_row<T>,    layer_norm_row<T>,    gelu_range<T>,    total_of<T>};
+}
+
+}  // namespace ISA

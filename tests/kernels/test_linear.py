@@ -1,0 +1,73 @@
+"""Products with packed weights, and what packing keeps."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernels.cases import both, compiled, linear_arguments, native, no_warnings, search
+
+from minidecode.kernels import pack, packing
+
+pytestmark = no_warnings
+
+
+@both
+@search(150)
+@given(arguments=linear_arguments())
+def test_linear_is_the_product_plus_bias(kernels, arguments):
+    x, w, bias = arguments
+    copies = x.copy(), w.copy()
+    out = kernels.linear(x, pack(w), bias)
+    wide = x.astype(np.float64), w.astype(np.float64)
+    right = wide[0] @ wide[1] + (0 if bias is None else bias.astype(np.float64))
+    tolerance = 2e-5 if x.dtype == np.float32 else 1e-13
+    np.testing.assert_allclose(out, right, rtol=tolerance, atol=tolerance * (1 + x.shape[1]))
+    assert out.dtype == x.dtype and out.shape == (len(x), w.shape[1])
+    assert np.array_equal(x, copies[0]) and np.array_equal(w, copies[1])
+
+
+@both
+def test_linear_reads_its_weights_as_in_by_out(kernels):
+    w = pack(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert kernels.linear(np.array([[1.0, 0.0]]), w).tolist() == [[1, 2]]
+
+
+@both
+@pytest.mark.parametrize("bias", [None, np.zeros(5)])
+def test_linear_of_no_rows_is_no_rows(kernels, bias):
+    assert kernels.linear(np.zeros((0, 3)), pack(np.zeros((3, 5))), bias).shape == (0, 5)
+
+
+@compiled
+@search(60)
+@given(arguments=linear_arguments())
+def test_linear_of_a_row_is_the_same_bits_alone(arguments):
+    x, w, bias = arguments
+    together = native.linear(x, pack(w), bias)
+    for i in range(len(x)):
+        assert np.array_equal(native.linear(x[i : i + 1], pack(w), bias)[0], together[i])
+
+
+@search(60)
+@given(arguments=linear_arguments(), chunk=st.sampled_from([1, 100, 1 << 22]))
+def test_packed_columns_are_those_of_the_matrix(arguments, chunk):
+    w = arguments[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_CHUNK", chunk)
+        packed = pack(w)
+    assert packed.panels.shape == (-(-w.shape[1] // 16), w.shape[0], 16)
+    assert packed.panels.dtype == w.dtype and packed.n_in == w.shape[0]
+    columns = packed.columns(np.arange(w.shape[1]))
+    assert np.array_equal(columns, w.T)
+    assert np.array_equal(packing.unpack(packed), w)
+    flat = packed.panels.swapaxes(0, 1).reshape(w.shape[0], 16 * len(packed.panels))
+    assert not flat[:, w.shape[1] :].any()
+
+
+@both
+def test_a_column_far_behind_is_not_lost(kernels):
+    """The widest vocabulary in use, its last column in a panel of its own."""
+    w = np.zeros((1, 70_001), np.float32)
+    w[0, -1] = 3
+    out = kernels.linear(np.ones((1, 1), np.float32), pack(w))
+    assert out[0, -1] == 3 and not out[0, :-1].any()

@@ -1,0 +1,67 @@
+"""The same bits whatever the threads and the width of the registers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernels.cases import compiled, digests, native, no_warnings
+
+TESTS = Path(__file__).parent.parent
+pytestmark = no_warnings
+
+
+@compiled
+def test_bits_do_not_depend_on_the_number_of_threads():
+    old = native.num_threads()
+    try:
+        seen = []
+        for n in (1, 2, 3, 4):
+            native.set_num_threads(n)
+            assert native.num_threads() == n
+            seen.append(digests(native))
+    finally:
+        native.set_num_threads(old)
+    assert seen[0] == seen[1] == seen[2] == seen[3]
+
+
+def digests_with(instruction_set):
+    """`digests` of a process of its own that uses `instruction_set`, or a skipped test."""
+    code = (
+        "from kernels.cases import digests, native\n"
+        "print(native.instruction_set(), *digests(native), sep='\\n')"
+    )
+    paths = [str(TESTS), *filter(None, sys.path)]
+    env = os.environ | {"MINIDECODE_ISA": instruction_set, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    used, *lines = done.stdout.splitlines()
+    if used != instruction_set:
+        pytest.skip(f"this processor has no {instruction_set}, {used} is in use")
+    return lines
+
+
+@compiled
+def test_bits_do_not_depend_on_the_width_of_the_registers():
+    assert digests_with("avx512") == digests_with("avx2")
+
+
+@compiled
+def test_plain_code_computes_the_same_numbers():
+    """Not the same bits: without FMA a product is rounded before it is added."""
+    code = (
+        "import numpy as np, kernels.cases as t\n"
+        "if t.native.instruction_set() != 'plain': raise SystemExit('other code in use')\n"
+        "for name, arguments in t.large_calls():\n"
+        "    ours = getattr(t.native, name)(*arguments)\n"
+        "    theirs = getattr(t.reference, name)(*arguments)\n"
+        "    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)\n"
+    )
+    if native.instruction_set() == "neon":
+        pytest.skip("64-bit ARM has no plain code, NEON is its least")
+    paths = [str(TESTS), *filter(None, sys.path)]
+    env = os.environ | {"MINIDECODE_ISA": "plain", "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
