@@ -1,11 +1,50 @@
-"""What a value must be: token ids, a batch, two vocabularies. Each refusal is one sentence."""
+"""What a value must be: a number, token ids, a batch, two vocabularies. A refusal is a sentence."""
 
+import contextlib
 import functools
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from .errors import InputError
+
+LARGEST = 2**63 - 1  # of a whole number where nothing smaller is set: what an int64 holds
+
+
+def whole(name: str, value, least: int, most: int | None = None) -> int:
+    """`value` as an int from `least` to `most`; NumPy's integers count, bool and 2.0 do not.
+
+    Errors: `InputError`, also for a number that no int64 holds.
+    """
+    fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not fits or not least <= int(value) <= (LARGEST if most is None else most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{name}: got {shown(value)}, a whole number {limits} was wanted")
+    return int(value)
+
+
+def real(name: str, value, wanted: str, fits: Callable[[float], bool]) -> float:
+    """`value` as a float for which `fits` holds; `wanted` is in words what `fits` asks for.
+
+    Whole numbers and NumPy's numbers count, bool does not; NaN fails every comparison, so a `fits`
+    that compares refuses it. Errors: `InputError`, also for an int that no float holds.
+    """
+    number = math.nan
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError), np.errstate(all="ignore"):
+            number = float(value)
+    if math.isnan(number) or not fits(number):
+        raise InputError(f"{name}: got {shown(value)}, {wanted} was wanted")
+    return number
+
+
+def shown(value) -> str:
+    """`value` as a message writes it: short, however large it is."""
+    if isinstance(value, int) and abs(value) > LARGEST:  # str() refuses thousands of digits
+        return f"a whole number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def check_tokens(tokens, vocab_size):
