@@ -4,15 +4,25 @@ import argparse
 import json
 import sys
 
+from ..decoding.warp import SETTINGS
 from ..errors import InputError, MinidecodeError
-from .shared import DEFAULT_MODEL, load, numbers, progress_bar, read_prompt, refuse_without_effect
+from .shared import (
+    DEFAULT_MODEL,
+    add_warp,
+    given_warp,
+    load,
+    numbers,
+    progress_bar,
+    read_prompt,
+    refuse_without_effect,
+)
 
 DRAFT = "storyteller-1m"
 PLOTS = {
     "runtime": "time per prompt against the number of drafts, with plain decoding and theory",
     "probability": "token probabilities of beam search's text and of a human one",
     "repetition": "probability of a phrase against how often it has been repeated",
-    "filters": "what temperature, top-k, top-p and epsilon leave of a distribution",
+    "filters": "what each setting, such as top-p, leaves of a distribution",
     "acceptance": "acceptance by place of the draft, and tokens a pass",
     "metrics": "the table of `minidecode compare` as a chart",
 }
@@ -46,10 +56,6 @@ OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what m
     "filters": {
         **MODEL,
         "context": (list, "text to go on from; repeatable (default: a flat and a peaked one)"),
-        "temperature": (float, "default: 0.7"),
-        "top_k": (int, "default: 10"),
-        "top_p": (float, "default: 0.9"),
-        "epsilon": (float, "default: 0.01"),
     },
     "acceptance": {**SPECULATION, "prompts": (int, "how many, 1 to 8 (default: 8)")},
     "metrics": {
@@ -80,6 +86,8 @@ def add(subparsers):
             help="a .png, .svg or .pdf; what was measured is put beside it as .json",
         )
         one.add_argument("--data", metavar="FILE", help="draw from this .json, measure nothing")
+        if kind == "filters":
+            add_warp(one, lambda row: f"default: {row.example if row.shapes else 'off'}")
         for name, (value, text) in OPTIONS[kind].items():
             flag, metavar = "--" + name.replace("_", "-"), name.rpartition("_")[2].upper()
             how = {"action": "append"} if value is list else {"type": value}
@@ -93,7 +101,8 @@ def run(args):
     out = check_out(args.out)
     require_matplotlib()  # before a long measurement
     if args.data is not None:
-        refuse_without_effect(args, OPTIONS[args.kind], "with --data")
+        names = (*OPTIONS[args.kind], *(SETTINGS if args.kind == "filters" else ()))
+        refuse_without_effect(args, names, "with --data")
         redraw(args, out, PLOTS[args.kind])
         return
     names, data = MEASURE[args.kind](args)
@@ -155,9 +164,9 @@ def repetition(args):
 
 
 def filters(args):
-    from ..plots.data import SETTINGS, filters
+    from ..plots.data import EXAMPLES, filters
 
-    settings = SETTINGS | given(args, **{name: name for name in SETTINGS})
+    settings = EXAMPLES | given_warp(args)
     engine, names = one_model(args)
     return names, filters(*engine, settings=settings, **given(args, contexts="context"))
 

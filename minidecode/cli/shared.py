@@ -3,19 +3,12 @@
 import sys
 from pathlib import Path
 
+from ..decoding.warp import SETTINGS
 from ..errors import InputError
 
 DEFAULT_MODEL = "storyteller-6m"
 
-WARP_OPTIONS = {  # name: (type, help)
-    "temperature": (float, "below 1 sharpens the distribution, above 1 flattens it, 0 is greedy"),
-    "top_k": (int, "keep the k likeliest tokens"),
-    "top_p": (float, "keep the smallest set of tokens whose mass reaches this"),
-    "epsilon": (float, "drop tokens less likely than this"),
-    "repetition_penalty": (float, "above 1 makes tokens seen before less likely"),
-    "no_repeat_ngram_size": (int, "never write an n-gram of this size twice"),
-}
-SAMPLING_ONLY = ("temperature", "top_k", "top_p", "epsilon")
+SAMPLING_ONLY = tuple(name for name, row in SETTINGS.items() if row.shapes)
 
 
 def add_model(parser):
@@ -33,10 +26,12 @@ def add_prompt(parser):
     parser.add_argument("--prompt-file", metavar="FILE", help="read the prompt from a UTF-8 file")
 
 
-def add_warp(parser):
-    for name, (kind, text) in WARP_OPTIONS.items():
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=kind, help=text, metavar=kind.__name__.upper())
+def add_warp(parser, text=lambda row: row.help):
+    """An option for every setting of `Warp`; text(row) is its line in the help."""
+    for row in SETTINGS.values():
+        parser.add_argument(
+            row.option, type=row.kind.parse, help=text(row), metavar=row.kind.metavar
+        )
 
 
 def is_given(value):
@@ -51,7 +46,7 @@ def given(args, names):
 
 def given_warp(args):
     """The settings of `Warp` that stand on the command line, as a dict."""
-    return given(args, WARP_OPTIONS)
+    return given(args, SETTINGS)
 
 
 def refuse_without_effect(args, names, reason):

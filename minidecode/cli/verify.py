@@ -2,6 +2,7 @@
 
 import json
 
+from ..decoding.warp import SETTINGS
 from ..errors import InputError
 from .shared import add_warp, given_warp, load, print_table, progress_bar, refuse_without_effect
 
@@ -28,9 +29,7 @@ def run(args):
     if (args.target is None) != (args.draft is None):
         raise InputError("--target and --draft: got one of them, both or neither were wanted")
     if args.target is None:
-        from .shared import WARP_OPTIONS
-
-        names = ("samples", "prompt", "num_draft_tokens", "seed", *WARP_OPTIONS)
+        names = ("samples", "prompt", "num_draft_tokens", "seed", *SETTINGS)
         refuse_without_effect(args, names, "without --target and --draft")
         return run_proof(args.json)
     return run_test(args)

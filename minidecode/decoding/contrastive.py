@@ -12,7 +12,7 @@ as that, because log 0 would make the score infinite.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..checks import check_same_vocabulary
 from ..errors import InputError
 from .chance import Dice
 from .run import Run
+from .settings import CUT, FILTER
 from .step import Step
 from .warp import Blocked, Warp, _at, log_softmax
 
@@ -88,7 +89,7 @@ class Contrast:
         order = plausible[np.argsort(-np.asarray(expert_logits)[plausible], kind="stable")]
         if not len(order):
             raise Blocked(f"{_at(len(history))}every plausible token is banned")
-        filters = replace(warp, repetition_penalty=1.0, no_repeat_ngram_size=0)
+        filters = warp.only(CUT, FILTER)
         probs = np.zeros(len(scores))
         probs[order] = filters(scores[order], history)
         return probs

@@ -5,17 +5,21 @@ Sources: repetition penalty, Keskar et al. 2019 (CTRL), section 4.1; n-gram bloc
 2017; top-k, Fan et al. 2018; top-p (nucleus), Holtzman et al. 2020; epsilon, Hewitt et al. 2022.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from .. import kernels
-from ..errors import InputError, LogitsError, MinidecodeError
+from ..errors import LogitsError, MinidecodeError
+from . import filters
+from .settings import BAN, CUT, FILTER, PENALTY, STAGES, Real, Whole, setting, table
 
 
 class Blocked(MinidecodeError):
-    """n-gram blocking left no token; decoders end with the reason `blocked`."""
+    """Every token is banned; decoders end with the reason `blocked`."""
 
 
 @dataclass(frozen=True)
@@ -29,76 +33,124 @@ class Warp:
     repetition_penalty    of ids seen before divide positive logits, multiply negative; 1.0 is off
     no_repeat_ngram_size  ban what completes an n-gram of that size seen before; 0 is off
 
-    The prompt counts as seen. A setting out of range is an `InputError`.
+    The prompt counts as seen. A setting out of range is an `InputError`. The fields are the table
+    of settings that all others read (`SETTINGS`): within a stage they apply in this order.
     """
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    epsilon: float = 0.0
-    repetition_penalty: float = 1.0
-    no_repeat_ngram_size: int = 0
+    temperature: float = setting(
+        1.0,
+        Real(0),
+        FILTER,
+        "temperature",
+        "below 1 sharpens the distribution, above 1 flattens it, 0 is greedy",
+        example=0.7,
+    )
+    top_k: int = setting(0, Whole(), FILTER, "top-k", "keep the k likeliest tokens", example=10)
+    top_p: float = setting(
+        1.0,
+        Real(0, 1, without_low=True),
+        FILTER,
+        "top-p",
+        "keep the smallest set of tokens whose mass reaches this",
+        example=0.9,
+    )
+    epsilon: float = setting(
+        0.0,
+        Real(0, 1, without_high=True),
+        FILTER,
+        "epsilon",
+        "drop tokens less likely than this",
+        example=0.01,
+        apply=filters.epsilon,
+    )
+    repetition_penalty: float = setting(
+        1.0,
+        Real(0, without_low=True),
+        PENALTY,
+        "repetition penalty",
+        "above 1 makes tokens seen before less likely",
+        example=1.3,
+        apply=filters.repetition_penalty,
+    )
+    no_repeat_ngram_size: int = setting(
+        0,
+        Whole(),
+        BAN,
+        "n-gram blocking",
+        "never write an n-gram of this size twice",
+        example=2,
+        apply=filters.no_repeat_ngram_size,
+    )
 
     def __post_init__(self):
-        def check(name, kind, fits, wanted):
-            value = getattr(self, name)
-            number = isinstance(value, kind) and not isinstance(value, bool | np.bool_)
-            if not number or not fits(value):
-                raise InputError(f"{name}: got {value!r}, {wanted} was wanted")
-
-        real, whole = (int, float, np.integer, np.floating), (int, np.integer)
-        inf = float("inf")
-        check("temperature", real, lambda x: 0 <= x < inf, "a finite number of at least 0")
-        check("top_k", whole, lambda x: x >= 0, "a whole number of at least 0")
-        check("top_p", real, lambda x: 0 < x <= 1, "a number above 0 and at most 1")
-        check("epsilon", real, lambda x: 0 <= x < 1, "a number of at least 0 and below 1")
-        check("repetition_penalty", real, lambda x: 0 < x < inf, "a finite number above 0")
-        check("no_repeat_ngram_size", whole, lambda x: x >= 0, "a whole number of at least 0")
+        for name, row in SETTINGS.items():
+            row.kind.check(name, getattr(self, name))
 
     def __call__(self, logits, history):
         """logits [V] after the token ids `history` -> probabilities [V] of the same dtype.
 
         Errors: `LogitsError` for NaN, +inf or nothing but -inf, naming the step; `Blocked` when
-        n-gram blocking bans every token. `logits` is left unchanged.
+        every token is banned. `logits` is left unchanged.
         """
-        penalised = self.penalise(logits, history)
-        try:
-            return kernels.sampling_filter(
-                penalised, self.temperature, min(self.top_k, len(logits)), self.top_p, self.epsilon
-            )
-        except ValueError as error:
-            at = f"step {len(history)} (the prompt's tokens counted)"
-            if np.max(logits) > -np.inf and np.max(penalised) == -np.inf:
-                raise Blocked(f"{at}: every token is banned") from None
-            raise LogitsError(f"{at}: {error}") from None
+        with np.errstate(all="ignore"):  # infinities are meant, and what is wrong is refused
+            scores = self.penalise(logits, history)
+            try:
+                return self._filter(scores)
+            except ValueError as error:
+                at = _at(len(history))
+                if np.max(logits) > -np.inf and np.max(scores) == -np.inf:
+                    raise Blocked(f"{at}every token is banned") from None
+                raise LogitsError(f"{at}{error}") from None
 
     def penalise(self, logits, history):
-        """The logits after repetition penalty and n-gram blocking alone."""
-        if self.repetition_penalty == 1 and self.no_repeat_ngram_size == 0:
-            return logits
-        logits = logits.copy()
-        if self.repetition_penalty != 1:
-            seen = np.unique(np.asarray(history, dtype=np.int64))  # once each, however often seen
-            old = logits[seen]
-            # An overflow is refused later as an infinite logit.
-            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                penalty = np.asarray(self.repetition_penalty).astype(logits.dtype)
-                logits[seen] = np.where(old > 0, old / penalty, old * penalty)
-        if self.no_repeat_ngram_size:
-            banned = banned_tokens(history, self.no_repeat_ngram_size)
-            sound = logits[banned] < np.inf  # what is NaN or inf stays, to be refused
-            logits[np.array(banned, dtype=np.int64)[sound]] = -np.inf
+        """The logits after the penalties and the bans alone."""
+        with np.errstate(all="ignore"):
+            for row, value in self._set[PENALTY]:
+                logits = row.apply(logits, history, value)
+            for row, value in self._set[BAN]:
+                logits = _ban(logits, row.apply(history, value))
         return logits
 
+    def only(self, *stages):
+        """A warp with the settings of these stages alone, the others off."""
+        off = {n: row.off for n, row in SETTINGS.items() if row.stage not in stages}
+        return dataclasses.replace(self, **off)
 
-def banned_tokens(history, n):
-    """The ids that would complete an n-gram that `history` holds already, ascending."""
-    history = list(history)
-    start = len(history) - (n - 1)  # where the unfinished n-gram begins
-    if n == 0 or start < 0:
-        return []
-    prefix = history[start:]
-    return sorted({history[i + n - 1] for i in range(start) if history[i : i + n - 1] == prefix})
+    def _filter(self, scores):
+        """From scores [V] to probabilities; ValueError where they are none."""
+        if self._set[CUT] and np.isfinite(scores.max()):  # else the kernel says what is wrong
+            for row, value in self._set[CUT]:
+                scores = np.where(row.apply(scores, value), scores, -np.inf)
+        later = [(row, value) for row, value in self._set[FILTER] if row.apply is not None]
+        settings = (float(self.temperature), min(self.top_k, len(scores)), float(self.top_p))
+        if self.temperature == 0 or all(row.name == "epsilon" for row, _ in later):
+            return kernels.sampling_filter(scores, *settings, float(self.epsilon))
+        probs = kernels.sampling_filter(scores.astype(np.float64), *settings, 0.0)
+        for row, value in later:
+            probs = np.where(row.apply(probs, value), probs, 0)
+            probs /= probs.sum()
+        return probs.astype(scores.dtype)
+
+    @cached_property
+    def _set(self):
+        """{stage: [(row, value)]} of what is not off, in the order in which it applies."""
+        values = [(row, getattr(self, name)) for name, row in SETTINGS.items()]
+        return {
+            stage: [(r, value) for r, value in values if r.stage == stage and value != r.off]
+            for stage in STAGES
+        }
+
+
+SETTINGS = table(Warp)  # {name: Setting}
+
+
+def _ban(logits, ids):
+    """The logits with -inf at `ids`; what is NaN or inf stays, to be refused."""
+    ids = np.asarray(ids, dtype=np.int64)
+    ids = ids[ids < len(logits)]
+    logits = logits.copy()
+    logits[ids[logits[ids] < np.inf]] = -np.inf
+    return logits
 
 
 def log_softmax(logits, step=None, temperature=1.0):
@@ -106,17 +158,17 @@ def log_softmax(logits, step=None, temperature=1.0):
 
     Errors: `LogitsError` for NaN, +inf or nothing but -inf, as from `Warp`.
     """
-    peak = np.max(logits)
-    if not np.isfinite(peak):
-        try:
-            kernels.softmax(logits)  # says which logit is wrong
-        except ValueError as error:
-            raise LogitsError(f"{_at(step)}{error}") from None
-    shifted = np.subtract(logits, peak, dtype=np.float64)
-    if temperature != 1:
-        with np.errstate(over="ignore"):  # a tiny temperature sends all but the maximum to -inf
+    with np.errstate(all="ignore"):  # far below the maximum is -inf, is 0
+        peak = np.max(logits)
+        if not np.isfinite(peak):
+            try:
+                kernels.softmax(logits)  # says which logit is wrong
+            except ValueError as error:
+                raise LogitsError(f"{_at(step)}{error}") from None
+        shifted = np.subtract(logits, peak, dtype=np.float64)
+        if temperature != 1:
             shifted /= temperature
-    return shifted - math.log(np.exp(shifted).sum())
+        return shifted - math.log(np.exp(shifted).sum())
 
 
 def _at(step):

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..decoding.chance import Dice
 from ..decoding.contrastive import Contrast
-from ..decoding.warp import Warp
+from ..decoding.warp import SETTINGS, Warp
 from ..errors import InputError
 from ..generation import generate
 from . import metrics
@@ -34,8 +34,8 @@ PROMPTS = (
     "It was a cold winter night when the fox",
 )
 
-_WARP = {f.name: f.type for f in dataclasses.fields(Warp)}
-_PENALTIES = {name: _WARP[name] for name in ("repetition_penalty", "no_repeat_ngram_size")}
+_WARP = {name: row.kind.parse for name, row in SETTINGS.items()}
+_PENALTIES = {name: _WARP[name] for name, row in SETTINGS.items() if not row.shapes}
 _CONTRAST = {f.name: float for f in dataclasses.fields(Contrast)}
 _BEAM = {
     "num_beams": int,

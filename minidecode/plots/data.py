@@ -12,7 +12,7 @@ import numpy as np
 from ..decoding.beam import beam_search
 from ..decoding.chance import Dice
 from ..decoding.run import prompt_ids
-from ..decoding.warp import Warp
+from ..decoding.warp import SETTINGS, Warp
 from ..errors import InputError
 from ..measure.metrics import token_logprobs
 from ..models.labels import Spelling
@@ -45,7 +45,7 @@ PHRASES = (
     " They played together every day and had lots of fun.",
 )
 CONTEXTS = ("She said that the", "Once upon a time, there was a little")  # flat, peaked
-SETTINGS = {"temperature": 0.7, "top_k": 10, "top_p": 0.9, "epsilon": 0.01}
+EXAMPLES = {n: row.example for n, row in SETTINGS.items() if row.shapes}
 SHOWN = 16  # tokens of a filtered distribution
 
 
@@ -123,7 +123,7 @@ def repetition(model, tokenizer, phrases=PHRASES, *, prompt="", times=20):
     return {"prompt": prompt, "phrases": found}
 
 
-def filters(model, tokenizer, contexts=CONTEXTS, settings=SETTINGS):
+def filters(model, tokenizer, contexts=CONTEXTS, settings=EXAMPLES):
     """What each setting of `Warp`, alone, leaves of the distribution after each context.
 
     Of every distribution the SHOWN likeliest tokens; `kept` tokens of the whole vocabulary are left

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..decoding.warp import Warp
+from ..decoding.settings import PENALTY, in_order
+from ..decoding.warp import SETTINGS, Warp
 
 SHOWN = 8  # tokens of each distribution
-FILTERS = ("no_repeat_ngram_size", "temperature", "top_k", "top_p", "epsilon")  # as `Warp` applies
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,12 @@ def cuts_of(warp, distribution):
     """What each setting of `warp` cut: [(setting, mask [V])], in the order they apply.
 
     distribution(warp) -> probs [V]. The settings are put in one after the other, so what each cuts
-    is what the real filter leaves no more.
+    is what the real filter leaves no more. A setting that made tokens less likely cut none.
     """
-    off = {"temperature": warp.temperature or 1.0} | {
-        name: Warp.__dataclass_fields__[name].default for name in FILTERS if name != "temperature"
-    }
-    current = dataclasses.replace(warp, **off)
+    off = {row.name: row.off for row in in_order(SETTINGS.values()) if row.stage != PENALTY}
+    current = dataclasses.replace(warp, **(off | {"temperature": warp.temperature or 1.0}))
     left, found = distribution(current) > 0, []
-    for name in FILTERS:
+    for name in off:
         if getattr(warp, name) == getattr(current, name):
             continue
         current = dataclasses.replace(current, **{name: getattr(warp, name)})

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import minidecode
 from minidecode.decoding.beam import Hypothesis, beam_search
 from minidecode.decoding.contrastive import Contrast, contrastive
+from minidecode.decoding.filters import no_repeat_ngram_size as banned_tokens
 from minidecode.decoding.greedy import greedy
-from minidecode.decoding.warp import banned_tokens, log_softmax
+from minidecode.decoding.warp import log_softmax
 from minidecode.errors import ContextError, InputError, LogitsError
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2

@@ -129,7 +129,7 @@ def test_what_filters_leave_is_what_warp_leaves(pair):
         own = Warp()(logits, ids)
         shown = np.argsort(-own, kind="stable")[: plot_data.SHOWN]
         np.testing.assert_allclose(context["probabilities"], own[shown])
-        assert [left["setting"] for left in context["left"]] == list(plot_data.SETTINGS)
+        assert [left["setting"] for left in context["left"]] == list(plot_data.EXAMPLES)
         for left in context["left"]:
             probs = Warp(**{left["setting"]: left["value"]})(logits, ids)
             assert left["kept"] == np.count_nonzero(probs)

@@ -11,14 +11,7 @@ const KINDS = {
   bonus: "bonus token",
   plain: "token",
 };
-const SETTINGS = {
-  no_repeat_ngram_size: "n-gram blocking",
-  temperature: "greedy",
-  top_k: "top-k",
-  top_p: "top-p",
-  epsilon: "epsilon",
-  alpha: "alpha",
-};
+const SETTINGS = data.words; // of each setting that can cut, its name
 const [P, Q] = data.names; // such as target and draft
 
 function make(tag, attributes = {}, ...children) {
