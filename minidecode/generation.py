@@ -25,7 +25,7 @@ class Result:
     """A finished run.
 
     tokens         the new ids, the end token included, the prompt not
-    finish_reason  eos, stop, length, context or blocked (see `stopping.Run`)
+    finish_reason  eos, stop, length, context or blocked (see `Run`)
     text           the new text without end token and stop string; None without a tokenizer
     stats          new_tokens; seconds, of which seconds_to_first until the first step;
                    tokens_per_second of the steps after the first, None where there are none.
@@ -50,7 +50,7 @@ def generate(model, prompt, *, tokenizer=None, on_step=None, on_text=None, **opt
                       where it is the draft too, speculative contrastive
     num_beams         beam search, with length_penalty, early_stopping, num_return_sequences,
                       repetition_penalty and no_repeat_ngram_size as in `beam_search`
-    max_new_tokens, eos, stop   as in `stopping.Run`
+    max_new_tokens, eos, stop   as in `Run`
 
     prompt: ids, or text when `tokenizer` is given. on_step is called with each `Step`, on_text with
     each piece of text as it becomes certain. Errors: `InputError` for an option without effect too.

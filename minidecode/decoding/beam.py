@@ -31,7 +31,7 @@ class Hypothesis:
     score          sum(logprobs) / len(tokens) ** length_penalty; 0 where there are no tokens
     logprobs       the log-probability of each token, after the repetition penalty; in a contrastive
                    search its contrastive score
-    finish_reason  eos, length, context or blocked (see `stopping.Run`)
+    finish_reason  eos, length, context or blocked (see `Run`)
     """
 
     tokens: list[int]
@@ -85,7 +85,7 @@ def beam_search(
 ):
     """The `num_return_sequences` best hypotheses, best first; fewer where fewer exist.
 
-    prompt, max_new_tokens, eos, tokenizer: as in `stopping.Run`.
+    prompt, max_new_tokens, eos, tokenizer: as in `Run`.
     early_stopping: "never" stops when no running hypothesis can still be returned. False stops too
     when num_beams are finished and the best running one, ending now, would be worse than all: as in
     transformers, and a guess if length_penalty is positive. True stops when num_beams are finished.
@@ -104,7 +104,6 @@ def beam_search(
     run = Run(reader, prompt, max_new_tokens=max_new_tokens, eos=eos, tokenizer=tokenizer)
     if run.finish_reason:
         return [Hypothesis([], 0.0, [], run.finish_reason)]
-    full = "length" if run.limit == max_new_tokens else "context"
     finished = _Finished(num_beams, num_return_sequences, length_penalty, early_stopping)
 
     beams = [_Beam([], [], 0.0, [m.new_cache() for m in models])]
@@ -114,7 +113,7 @@ def beam_search(
             _token_scores(rows, run.prompt + beam.tokens, repetition, blocking, contrast)
             for beam, rows in zip(beams, _advance(models, beams, pending))
         ]
-        at_limit = full if length == run.limit else None
+        at_limit = run.full if length == run.limit else None
         branches = _sort_out(beams, scores, num_beams, run.eos, at_limit, finished)
         beams = _inherit(beams, scores, [b for b in branches if b.fate == "running"])
         if trace is not None:

@@ -12,6 +12,7 @@ as that, because log 0 would make the score infinite.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -20,7 +21,9 @@ import numpy as np
 from ..checks import check_same_vocabulary
 from ..errors import InputError
 from .chance import Dice
-from .run import Run
+from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .run import FROM_MODEL, Run
+from .sampling import draw_tokens
 from .settings import CUT, FILTER
 from .step import Step
 from .warp import Blocked, Warp, _at, log_softmax
@@ -96,39 +99,42 @@ class Contrast:
 
 
 def contrastive(
-    expert,
-    amateur,
-    prompt,
+    expert: Model,
+    amateur: Model,
+    prompt: Prompt,
     *,
-    alpha=0.1,
-    beta=None,
-    amateur_temperature=1.0,
-    warp=None,
-    chance=None,
-    **limits,
-):
-    """Yield a `Step` a token: the best score unless `warp` is given, which samples.
+    alpha: float = 0.1,
+    beta: float | None = None,
+    amateur_temperature: float = 1.0,
+    warp: Warp | None = None,
+    chance: Chance | None = None,
+    max_new_tokens: int | None = None,
+    eos: EndIds = FROM_MODEL,
+    stop: StopStrings = (),
+    tokenizer: Tokenizer | None = None,
+) -> Iterator[Step]:
+    """Yield one `Step` per token: the best score unless `warp` is given, which samples.
 
-    prompt: ids, or text with `tokenizer=`. chance: a `Dice` or `GumbelDice`; a fresh one unless
-    given. limits: max_new_tokens, eos, stop, tokenizer, as in `stopping.Run`. The context is the
-    shorter of the two models'. Same ids must mean the same tokens to both.
+    alpha, beta, amateur_temperature: as in `Contrast`. prompt, chance and the limits: as in
+    `sample`. The context is the shorter of the two models'. Same ids must mean the same tokens to
+    both. Errors: as from `sample`.
     """
     contrast = Contrast(alpha, beta, amateur_temperature)
     warp = warp or Warp(temperature=0)
+    run = Run(
+        both(expert, amateur),
+        prompt,
+        max_new_tokens=max_new_tokens,
+        eos=eos,
+        stop=stop,
+        tokenizer=tokenizer,
+    )
+
+    def distribution(expert_logits, amateur_logits, history):
+        return contrast.probs(expert_logits, amateur_logits, warp, history)
+
     chance = Dice() if chance is None else chance
-    run = Run(both(expert, amateur), prompt, **limits)
-    caches = expert.new_cache(), amateur.new_cache()
-    pending = run.prompt  # committed, but not yet seen by the models
-    while not run.finish_reason:
-        rows = [m.forward(pending, c)[-1] for m, c in zip((expert, amateur), caches)]  # [V], [V']
-        try:
-            probs = contrast.probs(*rows, warp, run.history)  # [V]
-        except Blocked:
-            run.block()
-            pending = ()
-        else:
-            pending = run.commit([chance.choose(probs, len(run.history))])
-        yield Step(pending, run.finish_reason)
+    return draw_tokens(run, [expert, amateur], distribution, chance)
 
 
 def both(expert, amateur):

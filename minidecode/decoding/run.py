@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..checks import check_tokens, id_tuple
+from ..checks import check_tokens, id_tuple, whole
 from ..errors import ContextError, InputError
 from .stream import TextStream
 
@@ -33,7 +33,7 @@ class Run:
         self.history = list(self.prompt)
         self.eos = frozenset(_eos_ids(model, eos))
         if max_new_tokens is not None:
-            _check_limit(max_new_tokens)
+            max_new_tokens = whole("max_new_tokens", max_new_tokens, 0)
         room = model.n_positions - len(self.prompt)
         if room < 0 or (room == 0 and max_new_tokens != 0):
             raise ContextError(
@@ -41,13 +41,14 @@ class Run:
                 f"{model.n_positions} positions; at most {model.n_positions - 1} were wanted"
             )
         self.limit = room if max_new_tokens is None else min(room, max_new_tokens)
-        self._full = "context" if max_new_tokens is None or room < max_new_tokens else "length"
+        # The reason of a text that is cut off.
+        self.full = "context" if max_new_tokens is None or room < max_new_tokens else "length"
         self._stream = None
         if stop not in (None, (), []):
             if tokenizer is None:
                 raise InputError("stop: stop strings need a tokenizer, none was given")
             self._stream = TextStream(tokenizer, stop)
-        self.finish_reason = self._full if self.limit == 0 else None
+        self.finish_reason = self.full if self.limit == 0 else None
 
     @property
     def tokens(self):
@@ -81,7 +82,7 @@ class Run:
             self._stream.feed(token)
             if self._stream.stopped:
                 return "stop"
-        return self._full if self.remaining == 0 else None
+        return self.full if self.remaining == 0 else None
 
 
 def prompt_ids(model, prompt, tokenizer=None):
@@ -103,8 +104,3 @@ def _eos_ids(model, eos):
     if isinstance(eos, str) and eos == FROM_MODEL:
         return model.eos
     return id_tuple(eos, model.vocab_size)
-
-
-def _check_limit(n):
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-        raise InputError(f"max_new_tokens: got {n!r}, a whole number of at least 0 was wanted")

@@ -4,30 +4,60 @@ With `warp` the distribution is first sharpened or cut (temperature, top-k, top-
 the text is an exact sample of the model's own distribution over texts.
 """
 
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
 from .chance import Dice
-from .run import Run
+from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .run import FROM_MODEL, Run
 from .step import Step
 from .warp import Blocked, Warp
 
 
-def sample(model, prompt, *, warp=None, chance=None, **limits):
-    """Yield a `Step` a token.
+def sample(
+    model: Model,
+    prompt: Prompt,
+    *,
+    warp: Warp | None = None,
+    chance: Chance | None = None,
+    max_new_tokens: int | None = None,
+    eos: EndIds = FROM_MODEL,
+    stop: StopStrings = (),
+    tokenizer: Tokenizer | None = None,
+) -> Iterator[Step]:
+    """Yield one `Step` per token.
 
-    prompt: ids, or text with `tokenizer=`. chance: `Dice` or `GumbelDice`, fresh unless given.
-    limits: max_new_tokens, eos, stop, tokenizer, as in `stopping.Run`.
+    prompt: ids, or text with `tokenizer`. warp: the settings; plain sampling unless given. chance:
+    a `Dice` or `GumbelDice`, fresh unless given. max_new_tokens, eos, stop: as in `Run`.
+    Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError`.
     """
-    warp = warp or Warp()
-    chance = Dice() if chance is None else chance
-    run = Run(model, prompt, **limits)
-    cache = model.new_cache()
-    pending = run.prompt  # committed, but not yet seen by the model
+    run = Run(model, prompt, max_new_tokens=max_new_tokens, eos=eos, stop=stop, tokenizer=tokenizer)
+    return draw_tokens(run, [model], warp or Warp(), Dice() if chance is None else chance)
+
+
+def draw_tokens(
+    run: Run,
+    models: Sequence[Model],
+    distribution: Callable[..., np.ndarray],
+    chance: Chance,
+) -> Iterator[Step]:
+    """Draw tokens until the run ends: `distribution(logits of each model ..., history)` -> [V]."""
+    caches = [model.new_cache() for model in models]
     while not run.finish_reason:
-        logits = model.forward(pending, cache)[-1]  # [V]
-        try:
-            probs = warp(logits, run.history)  # [V]
-        except Blocked:
-            run.block()
-            pending = ()
-        else:
-            pending = run.commit([chance.choose(probs, len(run.history))])
-        yield Step(pending, run.finish_reason)
+        rows = [  # one [V] per model, after the tokens that it has not seen yet
+            model.forward(run.history[cache.length :], cache)[-1]
+            for model, cache in zip(models, caches)
+        ]
+        yield draw_token(run, rows, distribution, chance)
+
+
+def draw_token(run, rows, distribution, chance):
+    """Draw the next token and commit it: its `Step`."""
+    try:
+        probs = distribution(*rows, run.history)  # [V]
+    except Blocked:
+        run.block()
+        return Step((), run.finish_reason)
+    tokens = run.commit([chance.choose(probs, len(run.history))])
+    return Step(tokens, run.finish_reason)
