@@ -17,11 +17,15 @@ def whole(name: str, value, least: int, most: int | None = None) -> int:
 
     Errors: `InputError`, also for a number that no int64 holds.
     """
-    fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not fits or not least <= int(value) <= (LARGEST if most is None else most):
+    if not is_whole(value) or not least <= int(value) <= (LARGEST if most is None else most):
         limits = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise InputError(f"{name}: got {shown(value)}, a whole number {limits} was wanted")
     return int(value)
+
+
+def is_whole(value) -> bool:
+    """Whether `value` is a whole number: NumPy's integers are, True and 2.0 are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def real(name: str, value, wanted: str, fits: Callable[[float], bool]) -> float:
@@ -47,7 +51,7 @@ def shown(value) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def check_tokens(tokens, vocab_size):
+def check_tokens(tokens, vocab_size: int) -> np.ndarray:
     """Token ids as an int64 array [n]; `InputError` names the first that is no id below vocab_size.
 
     Negative ids must not wrap around, and 1.5 or True are no ids even where Python takes them.
@@ -65,7 +69,7 @@ def check_tokens(tokens, vocab_size):
     return np.asarray(ids, dtype=np.int64)
 
 
-def id_tuple(ids, vocab_size):
+def id_tuple(ids, vocab_size: int) -> tuple[int, ...]:
     """None, one id or any collection of them as a tuple of checked ids."""
     if ids is None:
         return ()
@@ -75,10 +79,10 @@ def id_tuple(ids, vocab_size):
 
 
 def _is_id(i, vocab_size):
-    return isinstance(i, int | np.integer) and not isinstance(i, bool) and 0 <= i < vocab_size
+    return is_whole(i) and 0 <= i < vocab_size
 
 
-def check_batch(batch, n_logits, vocab_size):
+def check_batch(batch, n_logits, vocab_size: int) -> tuple[list[np.ndarray], list[int]]:
     """The ids [n] and the number of logits of each sequence, or what is wrong with them."""
     if len({id(cache) for _, cache in batch}) < len(batch):
         raise InputError("batch: one cache stands in it twice, one a sequence was wanted")
@@ -88,17 +92,14 @@ def check_batch(batch, n_logits, vocab_size):
 
 def _per_sequence(n_logits, lengths):
     """`n_logits` as one number for each sequence, checked against the sequences' lengths."""
-    one_for_all = isinstance(n_logits, int | np.integer)
-    counts = [int(n_logits)] * len(lengths) if one_for_all else list(n_logits)
+    several = isinstance(n_logits, Iterable) and not isinstance(n_logits, str)
+    counts = list(n_logits) if several else [n_logits] * len(lengths)
     if len(counts) != len(lengths):
         raise InputError(f"n_logits: got {len(counts)} numbers for {len(lengths)} sequences")
-    for count, length in zip(counts, lengths, strict=True):
-        if not 0 <= count <= length:
-            raise InputError(f"n_logits: got {count}, 0 to {length} (the new tokens) was wanted")
-    return counts
+    return [whole("n_logits", n, 0, length) for n, length in zip(counts, lengths)]
 
 
-def check_same_vocabulary(model, other, role):
+def check_same_vocabulary(model, other, role: str) -> None:
     """`InputError` where both models know their tokenizers and an id means two different tokens.
 
     One vocabulary may be padded past the other. `role` is what `other` is called in the message.

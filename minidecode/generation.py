@@ -1,13 +1,21 @@
 """One call for a whole text: picks the decoder, runs it to its end and gathers what it yielded."""
 
+import dataclasses
+import difflib
+import inspect
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from .decoding.beam import beam_search
+from .decoding.beam import Hypothesis, beam_search
+from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .decoding.contrastive import Contrast, contrastive
+from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
 from .decoding.step import Step
 from .decoding.stream import TextStream
+from .decoding.warp import Warp
 from .errors import InputError
 from .speculation.contrastive import speculative_contrastive
 from .speculation.loop import speculative, speculative_many
@@ -18,6 +26,122 @@ NEEDS = {  # options that only have an effect beside another
     "amateur": ("alpha", "beta", "amateur_temperature"),
     "num_beams": ("length_penalty", "early_stopping", "num_return_sequences", "trace"),
 }
+SETTINGS = tuple(field.name for field in dataclasses.fields(Warp))
+PENALTIES = ("repetition_penalty", "no_repeat_ngram_size")  # the settings beam search takes too
+
+
+# Which decoder runs
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A way of decoding: its title, what its models are called, and the function that runs it."""
+
+    title: str
+    roles: tuple[str, str | None]
+    function: Callable
+
+
+SAMPLING = Decoder("Ancestral sampling", ("model", None), sample)
+GREEDY = Decoder("Greedy decoding", ("model", None), sample)
+BEAMS = Decoder("Beam search", ("model", None), beam_search)
+CONTRASTIVE_BEAMS = Decoder("Beam search", ("expert", "amateur"), beam_search)
+SPECULATIVE = Decoder("Speculative decoding", ("target", "draft"), speculative)
+CONTRASTIVE = Decoder("Contrastive decoding", ("expert", "amateur"), contrastive)
+SPECULATIVE_CONTRASTIVE = Decoder(
+    "Speculative contrastive decoding", ("expert", "amateur"), speculative_contrastive
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A decoder with all that it is called with but the prompt."""
+
+    decoder: Decoder
+    models: tuple
+    options: dict[str, Any]
+
+    @property
+    def draws(self) -> bool:
+        """Whether chance has a part in the text."""
+        if self.decoder.function is beam_search:
+            return False
+        warp = self.options.get("warp")
+        if warp is None:
+            return self.decoder in (SAMPLING, SPECULATIVE)
+        return warp.temperature != 0
+
+    def start(self, prompt: Prompt) -> Any:
+        """The steps of the decoder; of beam search, the hypotheses."""
+        return self.decoder.function(*self.models, prompt, **self.options)
+
+
+def choose(model: Model, options: dict[str, Any]) -> Choice:
+    """The decoder that the options of `generate` choose. One that is None is not given.
+
+    The settings of the warp may stand among them, or in `warp`.
+    Errors: `InputError` for options that have no effect beside the others.
+    """
+    options = {n: value for n, value in options.items() if value is not None or n == "eos"}
+    without = missing_need(options)
+    if without is not None:
+        raise InputError("{}: has no effect without {}".format(*without))
+    draft, amateur = options.pop("draft", None), options.pop("amateur", None)
+    if "num_beams" in options:
+        return _choose_beams(model, draft, amateur, options)
+    _take_settings(options, greedy=amateur is not None)
+    if draft is None and amateur is None:
+        greedy = "warp" in options and options["warp"].temperature == 0
+        return Choice(GREEDY if greedy else SAMPLING, (model,), options)
+    if amateur is None:
+        return Choice(SPECULATIVE, (model, draft), options)
+    if draft is None:
+        return Choice(CONTRASTIVE, (model, amateur), options)
+    if draft is not amateur:
+        raise InputError("draft: got another model than the amateur, which must be the draft here")
+    return Choice(SPECULATIVE_CONTRASTIVE, (model, amateur), options)
+
+
+def missing_need(options: dict[str, Any]) -> tuple[str, str] | None:
+    """(an option that is given, the one beside which alone it has an effect), or None."""
+    for name, dependants in NEEDS.items():
+        for dependant in dependants:
+            if options.get(name) is None and options.get(dependant) is not None:
+                return dependant, name
+    return None
+
+
+def _take_settings(options, greedy):
+    """Settings of the warp that stand among the options become `warp`.
+
+    greedy: temperature 0 where nothing says how to draw, as with an amateur.
+    """
+    settings = {name: options.pop(name) for name in SETTINGS if name in options}
+    if not settings:
+        return
+    if "warp" in options:
+        raise InputError(f"{next(iter(settings))}: got it beside a warp, one of them was wanted")
+    if greedy and settings.keys() <= set(PENALTIES):
+        settings["temperature"] = 0
+    options["warp"] = Warp(**settings)
+
+
+def _choose_beams(model, draft, amateur, options):
+    sampling = [name for name in SETTINGS if name not in PENALTIES]
+    given = options if draft is None else options | {"draft": draft}
+    for name in ("warp", "chance", "draft", *sampling):
+        if name in given:
+            raise InputError(f"{name}: has no effect with beam search")
+    if options.pop("stop", ()):
+        raise InputError("stop: has no effect with beam search")
+    contrast = {name: options.pop(name) for name in NEEDS["amateur"] if name in options}
+    if amateur is None:
+        return Choice(BEAMS, (model,), options)
+    options |= {"amateur": amateur, "contrast": Contrast(**contrast)}
+    return Choice(CONTRASTIVE_BEAMS, (model,), options)
+
+
+# Whole texts
 
 
 @dataclass(frozen=True)
@@ -36,75 +160,118 @@ class Result:
     tokens: list[int]
     finish_reason: str
     text: str | None
-    stats: dict
-    hypotheses: tuple = ()
+    stats: dict[str, Any]
+    hypotheses: tuple[Hypothesis, ...] = ()
 
 
-def generate(model, prompt, *, tokenizer=None, on_step=None, on_text=None, **options):
+def _with_settings(function):
+    """Writes the fields of `Warp` into the signature that editors and `help` show."""
+    signature = inspect.signature(function)
+    *parameters, rest = signature.parameters.values()
+    parameters += [
+        inspect.Parameter(f.name, rest.KEYWORD_ONLY, default=None, annotation=f.type | None)
+        for f in dataclasses.fields(Warp)
+    ]
+    function.__signature__ = signature.replace(parameters=parameters)
+    return function
+
+
+@_with_settings
+def generate(
+    model: Model,
+    prompt: Prompt,
+    *,
+    tokenizer: Tokenizer | None = None,
+    max_new_tokens: int | None = None,
+    eos: EndIds = FROM_MODEL,
+    stop: StopStrings = (),
+    warp: Warp | None = None,
+    chance: Chance | None = None,
+    draft: Any = None,
+    num_draft_tokens: int | None = None,
+    schedule: Any = None,
+    verify: Callable | None = None,
+    clock: Callable[[], float] | None = None,
+    amateur: Model | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+    amateur_temperature: float | None = None,
+    num_beams: int | None = None,
+    length_penalty: float | None = None,
+    early_stopping: bool | str | None = None,
+    num_return_sequences: int | None = None,
+    trace: list | None = None,
+    on_step: Callable[[Step], Any] | None = None,
+    on_text: Callable[[str], Any] | None = None,
+    **settings: Any,
+) -> Result:
     """Decode a text and return its `Result`. The options choose the decoder:
 
-    warp, chance      sample (temperature 0 gives the greedy text)
-    draft             speculative: a smaller model, or an object as in draft.py; with
-                      num_draft_tokens and schedule as in `speculative`
+    (none)            sampling, with `warp` and `chance`; temperature 0 gives the greedy text
+    draft             speculative: a smaller model, or an object as in drafts.py; with
+                      num_draft_tokens, schedule, verify and clock as in `speculative`
     amateur           contrastive, with alpha, beta and amateur_temperature as in `contrastive`;
                       where it is the draft too, speculative contrastive
-    num_beams         beam search, with length_penalty, early_stopping, num_return_sequences,
-                      repetition_penalty and no_repeat_ngram_size as in `beam_search`
-    max_new_tokens, eos, stop   as in `Run`
+    num_beams         beam search, with length_penalty, early_stopping, num_return_sequences and
+                      trace as in `beam_search`
 
-    prompt: ids, or text when `tokenizer` is given. on_step is called with each `Step`, on_text with
-    each piece of text as it becomes certain. Errors: `InputError` for an option without effect too.
+    prompt: ids, or text when `tokenizer` is given. max_new_tokens, eos, stop: as in `Run`.
+    settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; beam search
+    takes its penalties alone. on_step is called with each `Step`, on_text with each piece of text
+    as it becomes certain. Errors: `InputError` for an option without effect too.
     """
-    if tokenizer is not None:
-        options["tokenizer"] = tokenizer
-    check_needs(options)
-    if options.get("num_beams") is not None:
-        return _generate_beams(model, prompt, tokenizer, on_step, on_text, options)
-    return collect(
-        decode(model, prompt, **options), tokenizer, options.get("stop", ()), on_step, on_text
-    )
+    options = {
+        "tokenizer": tokenizer,
+        "max_new_tokens": max_new_tokens,
+        "eos": eos,
+        "stop": stop,
+        "warp": warp,
+        "chance": chance,
+        "draft": draft,
+        "num_draft_tokens": num_draft_tokens,
+        "schedule": schedule,
+        "verify": verify,
+        "clock": clock,
+        "amateur": amateur,
+        "alpha": alpha,
+        "beta": beta,
+        "amateur_temperature": amateur_temperature,
+        "num_beams": num_beams,
+        "length_penalty": length_penalty,
+        "early_stopping": early_stopping,
+        "num_return_sequences": num_return_sequences,
+        "trace": trace,
+    }
+    check_names("generate", settings, [*options, "on_step", "on_text"])
+    choice = choose(model, options | settings)
+    if choice.decoder.function is not beam_search:
+        return collect(choice.start(prompt), tokenizer, stop, on_step, on_text)
+    found: list[Hypothesis] = []
 
-
-def check_needs(options):
-    """`InputError` for an option that only has an effect beside another, which is missing."""
-    for name, dependants in NEEDS.items():
-        for dependant in dependants:
-            if options.get(name) is None and options.get(dependant) is not None:
-                raise InputError(f"{dependant}: has no effect without {name}")
-
-
-def decode(model, prompt, *, draft=None, amateur=None, **options):
-    """The steps of the decoder that the options of `generate` choose (beam search has none)."""
-    if amateur is None and draft is None:
-        return sample(model, prompt, **options)
-    if amateur is None:
-        return speculative(model, draft, prompt, **options)
-    if draft is None:
-        return contrastive(model, amateur, prompt, **options)
-    if draft is not amateur:
-        raise InputError("draft: got another model than the amateur, which must be the draft here")
-    return speculative_contrastive(model, amateur, prompt, **options)
-
-
-def _generate_beams(model, prompt, tokenizer, on_step, on_text, options):
-    """Beam search knows its text only at the end: it is one step."""
-    for name in ("warp", "chance", "draft", "stop"):
-        if options.pop(name, None):
-            raise InputError(f"{name}: has no effect with beam search")
-    contrast = {n: options.pop(n) for n in NEEDS["amateur"] if options.get(n) is not None}
-    if contrast:
-        options["contrast"] = Contrast(**contrast)
-    found = []
-
-    def steps():
-        found.extend(beam_search(model, prompt, **options))
+    def one_step() -> Iterator[Step]:  # beam search knows its text only at the end
+        found.extend(choice.start(prompt))
         yield Step(tuple(found[0].tokens), found[0].finish_reason)
 
-    result = collect(steps(), tokenizer, (), on_step, on_text)
+    result = collect(one_step(), tokenizer, (), on_step, on_text)
     return replace(result, hypotheses=tuple(found))
 
 
-def collect(steps, tokenizer=None, stop=(), on_step=None, on_text=None):
+def check_names(function: str, settings: Iterable[str], others: Iterable[str]) -> None:
+    """`TypeError`, as from Python itself, for a name that is neither a setting nor an option."""
+    for name in settings:
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, [*SETTINGS, *others], n=1)
+            hint = f"; {near[0]} was perhaps meant" if near else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def collect(
+    steps: Iterable[Step],
+    tokenizer: Tokenizer | None = None,
+    stop: StopStrings = (),
+    on_step: Callable[[Step], Any] | None = None,
+    on_text: Callable[[str], Any] | None = None,
+) -> Result:
     """The `Result` of a decoder's steps."""
     gatherer = Gatherer(tokenizer, stop, on_text)
     for step in steps:

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..checks import real, shown, whole
 from ..errors import InputError
+from .contracts import EndIds, Model, Prompt, Tokenizer
 from .contrastive import Contrast, both
 from .run import FROM_MODEL, Run
 from .warp import Warp, log_softmax
@@ -67,22 +69,22 @@ class _Beam:
 
 
 def beam_search(
-    model,
-    prompt,
+    model: Model,
+    prompt: Prompt,
     *,
-    num_beams,
-    max_new_tokens=None,
-    length_penalty=1.0,
-    early_stopping=False,
-    num_return_sequences=1,
-    no_repeat_ngram_size=0,
-    repetition_penalty=1.0,
-    eos=FROM_MODEL,
-    tokenizer=None,
-    amateur=None,
-    contrast=None,
-    trace=None,
-):
+    num_beams: int,
+    max_new_tokens: int | None = None,
+    length_penalty: float = 1.0,
+    early_stopping: bool | str = False,
+    num_return_sequences: int = 1,
+    no_repeat_ngram_size: int = 0,
+    repetition_penalty: float = 1.0,
+    eos: EndIds = FROM_MODEL,
+    tokenizer: Tokenizer | None = None,
+    amateur: Model | None = None,
+    contrast: Contrast | None = None,
+    trace: list[list[Branch]] | None = None,
+) -> list[Hypothesis]:
     """The `num_return_sequences` best hypotheses, best first; fewer where fewer exist.
 
     prompt, max_new_tokens, eos, tokenizer: as in `Run`.
@@ -257,19 +259,11 @@ def _models(model, amateur, contrast):
 
 
 def _check(num_beams, num_return_sequences, length_penalty, early_stopping):
-    def want(fits, name, value, wanted):
-        if not fits:
-            raise InputError(f"{name}: got {value!r}, {wanted} was wanted")
-
-    def whole(value):
-        return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-    fits = whole(num_beams) and num_beams >= 1
-    want(fits, "num_beams", num_beams, "a whole number of at least 1")
-    fits = whole(num_return_sequences) and 1 <= num_return_sequences <= num_beams
-    want(fits, "num_return_sequences", num_return_sequences, f"1 to num_beams ({num_beams})")
-    fits = whole(length_penalty) or isinstance(length_penalty, float)
-    fits = fits and abs(length_penalty) <= 50  # so that no power of a length overflows
-    want(fits, "length_penalty", length_penalty, "a number from -50 to 50")
-    fits = isinstance(early_stopping, bool) or early_stopping == "never"
-    want(fits, "early_stopping", early_stopping, "True, False or 'never'")
+    whole("num_beams", num_beams, 1)
+    whole("num_return_sequences", num_return_sequences, 1, int(num_beams))
+    # So that no power of a length overflows.
+    real("length_penalty", length_penalty, "a number from -50 to 50", lambda x: abs(x) <= 50)
+    if not isinstance(early_stopping, bool) and early_stopping != "never":
+        raise InputError(
+            f"early_stopping: got {shown(early_stopping)}, True, False or 'never' was wanted"
+        )

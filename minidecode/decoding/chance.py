@@ -11,6 +11,7 @@ write the same text; `exact.Enumerator` does not roll at all but takes every bra
 
 import numpy as np
 
+from ..checks import is_whole, shown
 from ..errors import InputError, MinidecodeError
 
 
@@ -18,8 +19,8 @@ def check_seed(seed):
     """A seed as a non-negative int, or a fresh one from the operating system for None."""
     if seed is None:
         return int(np.random.SeedSequence().entropy % 2**32)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed: got {seed!r}, a whole number of at least 0 was wanted")
+    if not is_whole(seed) or seed < 0:  # of any size
+        raise InputError(f"seed: got {shown(seed)}, a whole number of at least 0 was wanted")
     return int(seed)
 
 

@@ -18,8 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..checks import check_same_vocabulary
-from ..errors import InputError
+from ..checks import check_same_vocabulary, real
 from .chance import Dice
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .run import FROM_MODEL, Run
@@ -47,20 +46,12 @@ class Contrast:
     amateur_temperature: float = 1.0
 
     def __post_init__(self):
-        self._want("alpha", 0 < self._number("alpha") <= 1, "a number above 0 and at most 1")
+        real("alpha", self.alpha, "a number above 0 and at most 1", lambda x: 0 < x <= 1)
         if self.beta is not None:
-            self._want("beta", self._number("beta") >= 0, "a finite number of at least 0, or None")
-        temperature = self._number("amateur_temperature")
-        self._want("amateur_temperature", temperature > 0, "a finite number above 0")
-
-    def _number(self, name):
-        value = getattr(self, name)
-        real = isinstance(value, int | float | np.integer | np.floating)
-        return value if real and not isinstance(value, bool) and math.isfinite(value) else math.nan
-
-    def _want(self, name, fits, wanted):
-        if not fits:
-            raise InputError(f"{name}: got {getattr(self, name)!r}, {wanted} was wanted")
+            wanted = "a finite number of at least 0, or None"
+            real("beta", self.beta, wanted, lambda x: 0 <= x < math.inf)
+        wanted = "a finite number above 0"
+        real("amateur_temperature", self.amateur_temperature, wanted, lambda x: 0 < x < math.inf)
 
     def __call__(self, expert_logits, amateur_logits, step=None):
         """Logits [V] and [V'] -> scores [V] in float64, -inf for tokens that are not plausible.
