@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from ..decoding.chance import is_coupled
 from ..errors import InputError
 from .options import (
     BEAM_OPTIONS,
@@ -125,7 +126,7 @@ def settings_shown(args, options):
             settings[field.name] = value
     chance = options.get("chance")
     if chance is not None:
-        settings["seed"] = f"{chance.seed}, coupled" if chance.coupled else chance.seed
+        settings["seed"] = f"{chance.seed}, coupled" if is_coupled(chance) else chance.seed
     return settings
 
 

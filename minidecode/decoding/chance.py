@@ -5,6 +5,8 @@ A chance has two methods, and nothing else in minidecode draws a random number:
     choose(probs, position) -> token     draw a token for that position of the sequence
     accept(probability) -> bool          true with that probability
 
+A third thing is optional: `coupled`, true where draft and target draw with the same noise.
+
 `Dice` rolls; `GumbelDice` rolls with noise tied to the position, so that two decoders with one seed
 write the same text; `exact.Enumerator` does not roll at all but takes every branch in turn.
 """
@@ -13,6 +15,11 @@ import numpy as np
 
 from ..checks import is_whole, shown
 from ..errors import InputError, MinidecodeError
+
+
+def is_coupled(chance):
+    """Whether draft and target share the noise of this chance; a chance need not say so."""
+    return getattr(chance, "coupled", False)
 
 
 def check_seed(seed):

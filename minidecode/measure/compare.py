@@ -20,6 +20,7 @@ from ..decoding.contrastive import Contrast
 from ..decoding.warp import SETTINGS, Warp
 from ..errors import InputError
 from ..generation import generate
+from ..speculation.rounds import acceptance
 from . import metrics
 from .metrics import token_logprobs
 
@@ -207,8 +208,7 @@ def summary(texts):
     logprobs = np.concatenate([found for _, found in texts])
     n_tokens = sum(len(result.tokens) for result in results)
     seconds = sum(result.stats["seconds"] for result in results)
-    drafted = sum(result.stats.get("drafted", 0) for result in results)
-    accepted = sum(result.stats.get("accepted", 0) for result in results)
+    counts = [(r.stats.get("drafted", 0), r.stats.get("accepted", 0)) for r in results]
     found = {}
     for name, measure in MEASURES.items():
         values = [measure(metrics.words(result.text)) for result in results]
@@ -217,5 +217,5 @@ def summary(texts):
         found["perplexity"] = float(np.exp(-logprobs.mean())) if n_tokens else None
     found["tokens"] = n_tokens / len(results)
     found["tokens_per_second"] = n_tokens / seconds if n_tokens else None
-    found["acceptance_rate"] = accepted / drafted if drafted else None
+    _, _, found["acceptance_rate"] = acceptance(counts)
     return found

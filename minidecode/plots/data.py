@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..measure.metrics import token_logprobs
 from ..models.labels import Spelling
 from ..speculation.loop import speculative
-from ..speculation.rounds import speculation_stats
+from ..speculation.rounds import by_position, speculation_stats
 from ..speculation.theory import expected_tokens
 
 # Brothers Grimm, "The Fox and the Geese" (1815), from Household Tales, translated by Margaret Hunt
@@ -211,26 +211,22 @@ def acceptance(
 def _fare(temperature, by_k):
     """The acceptance of one temperature from its rounds, k -> [Round]."""
     everything = list(itertools.chain(*by_k.values()))
-    by_position = speculation_stats(everything, 0)["acceptance_by_position"]
-    tested = [
-        sum(len(r.drafted) > i and r.accepted >= i for r in everything)
-        for i in range(len(by_position))
-    ]
+    acceptance = speculation_stats(everything, 0)["acceptance_by_position"]
     passes = []
     for k, rounds in by_k.items():
         counts = [len(r.tokens) for r in rounds]
-        known = None not in by_position[:k]
+        known = None not in acceptance[:k]
         passes.append(
             {
                 "k": k,
                 "tokens a pass": statistics.fmean(counts),
                 "standard error": statistics.pstdev(counts) / len(counts) ** 0.5,
-                "predicted": expected_tokens(by_position, k) if known else None,
+                "predicted": expected_tokens(acceptance, k) if known else None,
             }
         )
     return {
         "temperature": temperature,
-        "acceptance by position": by_position,
-        "tested": tested,
+        "acceptance by position": acceptance,
+        "tested": [tested for tested, _ in by_position(everything)],
         "by k": passes,
     }

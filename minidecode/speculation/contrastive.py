@@ -2,14 +2,21 @@
 
 The contrastive distribution of expert and amateur takes the place of p in `verify` (Yuan et al.
 2023). The amateur has computed its rows while it drafted, so a round costs one pass of the expert
-and, after full acceptance, one more step of the amateur. Exact as all speculation is: the law is
-that of `contrastive` with the same warp, and its greedy text the same.
+and one step of the amateur for the row behind the last draft. Exact as all speculation is: the law
+is that of `contrastive` with the same warp, and its greedy text the same.
 """
 
+import time
+from collections.abc import Callable, Iterator, Sequence
+
 from ..decoding.contrastive import Contrast, both
+from ..decoding.interfaces import Chance, EndIds, Model, Prompt, Tokenizer
+from ..decoding.run import FROM_MODEL
 from ..decoding.warp import Warp
 from .drafts import ModelDraft
-from .loop import speculative
+from .loop import Rule, speculative
+from .rounds import Round
+from .schedules import Schedule
 
 
 class AmateurDraft(ModelDraft):
@@ -36,13 +43,29 @@ class AmateurDraft(ModelDraft):
 
 
 def speculative_contrastive(
-    expert, amateur, prompt, *, alpha=0.1, beta=None, amateur_temperature=1.0, warp=None, **options
-):
-    """Yield a `Round` for each pass of the expert.
+    expert: Model,
+    amateur: Model,
+    prompt: Prompt,
+    *,
+    alpha: float = 0.1,
+    beta: float | None = None,
+    amateur_temperature: float = 1.0,
+    warp: Warp | None = None,
+    chance: Chance | None = None,
+    num_draft_tokens: int = 4,
+    schedule: str | Schedule = "constant",
+    verify: Rule | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    max_new_tokens: int | None = None,
+    eos: EndIds = FROM_MODEL,
+    stop: Sequence[str] | None = (),
+    tokenizer: Tokenizer | None = None,
+) -> Iterator[Round]:
+    """Yield one `Round` for each pass of the expert.
 
     alpha, beta, amateur_temperature, warp: as in `contrastive` (the best score unless `warp` is
-    given); the amateur drafts with the same warp. options: chance, num_draft_tokens, schedule,
-    clock and the limits, as in `speculative`.
+    given); the amateur drafts with the same warp. The other arguments and the errors are those of
+    `speculative`.
     """
     contrast = Contrast(alpha, beta, amateur_temperature)
     warp = warp or Warp(temperature=0)
@@ -52,5 +75,18 @@ def speculative_contrastive(
         return contrast.probs(logits, draft.logits(history), warp, history)
 
     return speculative(
-        both(expert, amateur), draft, prompt, warp=warp, distribution=distribution, **options
+        both(expert, amateur),
+        draft,
+        prompt,
+        warp=warp,
+        chance=chance,
+        num_draft_tokens=num_draft_tokens,
+        schedule=schedule,
+        verify=verify,
+        distribution=distribution,
+        clock=clock,
+        max_new_tokens=max_new_tokens,
+        eos=eos,
+        stop=stop,
+        tokenizer=tokenizer,
     )

@@ -10,10 +10,24 @@ really drawn from, given all before it. A draft may end early, but only *after* 
 drawn: to take one back because of what it is changes the distribution of those that stay.
 """
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 
-from ..decoding.warp import Blocked
+from ..decoding.interfaces import Chance, Model
+from ..decoding.warp import Blocked, Warp
 from ..errors import InputError
+
+
+class Draft(Protocol):
+    """The two methods, as a type."""
+
+    def propose(
+        self, history: list[int], k: int, warp: Warp, chance: Chance
+    ) -> tuple[Sequence[int], Sequence[np.ndarray]]: ...
+
+    def rollback(self, length: int) -> None: ...
 
 
 class ModelDraft:
@@ -23,7 +37,7 @@ class ModelDraft:
     the draft's own n_positions are not drafted.
     """
 
-    def __init__(self, model, *, stop_below=0.0):
+    def __init__(self, model: Model, *, stop_below: float = 0.0):
         if not 0 <= stop_below < 1:
             raise InputError(f"stop_below: got {stop_below!r}, 0 to below 1 was wanted")
         self.model = model
@@ -63,7 +77,7 @@ class PromptLookupDraft:
     max_ngram tokens are looked for. Nothing is drawn, so q is one-hot.
     """
 
-    def __init__(self, max_ngram=4):
+    def __init__(self, max_ngram: int = 4):
         if max_ngram < 1:
             raise InputError(f"max_ngram: got {max_ngram!r}, at least 1 was wanted")
         self.max_ngram = max_ngram

@@ -11,48 +11,124 @@ Glossary: drafted, accepted, correction (after a rejection), bonus (after none).
 """
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..checks import check_same_vocabulary
-from ..decoding.chance import Dice
-from ..decoding.run import Run
+from ..decoding.chance import Dice, is_coupled
+from ..decoding.interfaces import Chance, EndIds, Model, Prompt, Tokenizer
+from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Blocked, Warp
-from ..errors import InputError
-from ..speculation.rounds import Round
-from .drafts import ModelDraft
-from .schedules import make_schedule
+from ..errors import InputError, LogitsError
+from .drafts import Draft, ModelDraft
+from .rounds import Round
+from .schedules import Schedule, make_schedule
 from .verify import verify, verify_coupled
 
+Rule = Callable  # (p, q, drafted, chance, position) -> (accepted, next_token), as `verify`
 
-def speculative(target, draft, prompt, **options):
-    """Yield a `Round` for each pass of the target.
 
-    draft: a model, or an object as in draft.py. Keyword arguments:
+def speculative(
+    target: Model,
+    draft: Model | Draft,
+    prompt: Prompt,
+    *,
+    warp: Warp | None = None,
+    chance: Chance | None = None,
+    num_draft_tokens: int = 4,
+    schedule: str | Schedule = "constant",
+    verify: Rule | None = None,
+    distribution: Callable | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    max_new_tokens: int | None = None,
+    eos: EndIds = FROM_MODEL,
+    stop: Sequence[str] | None = (),
+    tokenizer: Tokenizer | None = None,
+) -> Iterator[Round]:
+    """Yield one `Round` for each pass of the target.
+
+    draft             a model, or an object as in drafts.py
     warp              settings of target and draft alike; plain sampling unless given
     chance            Dice, or GumbelDice for the text of plain sampling with that seed
-    num_draft_tokens  k, or what the schedule begins with (4)
-    schedule          constant, heuristic or auto, or an object as in schedule.py
-    verify            another verification, with the arguments of `verify`
+    num_draft_tokens  k, or what the schedule begins with
+    schedule          constant, heuristic or auto, or an object as in schedules.py
+    verify            a rule of your own, with the arguments of `verify.verify`; not with GumbelDice
     distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
-    and max_new_tokens, eos, stop, tokenizer as in `stopping.Run`.
+    and max_new_tokens, eos, stop, tokenizer as in `run.Run`.
+
+    Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError` at the step at
+    which plain sampling would raise it; `InputError` for a draft or rule that breaks its contract.
     """
-    one = Speculation(target, draft, prompt, **options)
+    limits = Limits(max_new_tokens, eos, stop, tokenizer)
+    settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
+    return _rounds(target, Speculation(target, draft, prompt, chance, settings))
+
+
+def _rounds(target, one):
     while not one.run.finish_reason:
-        one.propose()
+        proposal = one.propose()
         started = one.clock()
-        logits = target.forward(one.tokens, one.cache, n_logits=one.n_logits)
-        yield one.settle(logits, one.clock() - started)
+        logits = target.forward(proposal.tokens, one.cache, n_logits=proposal.n_logits)
+        yield one.settle(proposal, logits, one.clock() - started)
 
 
-def speculative_many(target, drafts, prompts, *, chances=None, **options):
+def speculative_many(
+    target: Model,
+    drafts: Model | Sequence[Model | Draft],
+    prompts: Sequence[Prompt],
+    *,
+    chances: Sequence[Chance | None] | None = None,
+    warp: Warp | None = None,
+    num_draft_tokens: int = 4,
+    schedule: str | Schedule = "constant",
+    verify: Rule | None = None,
+    distribution: Callable | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    max_new_tokens: int | None = None,
+    eos: EndIds = FROM_MODEL,
+    stop: Sequence[str] | None = (),
+    tokenizer: Tokenizer | None = None,
+) -> Iterator[tuple[int, Round]]:
     """`speculative` for several prompts at once: yields (index of the prompt, its `Round`).
 
-    One pass of the target serves all that still run. drafts: a model for all, or one draft a
-    prompt; chances: one a prompt. Each sequence has its own cache, draft, length and end, and its
-    text is that of the prompt alone with the same draft and chance.
+    One pass of the target serves all that still run. drafts: a model for all, or one draft for each
+    prompt; chances: one for each prompt. Each sequence has its own cache, draft, length and end,
+    and its text is that of the prompt alone with the same draft and chance. The other arguments and
+    the errors are those of `speculative`.
     """
+    prompts, drafts, chances = _one_each(prompts, drafts, chances)
+    if hasattr(schedule, "next"):
+        _check_own("schedule", [schedule for _ in prompts])
+    limits = Limits(max_new_tokens, eos, stop, tokenizer)
+    settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
+    running = {
+        i: Speculation(target, draft, prompt, chance, settings)
+        for i, (draft, prompt, chance) in enumerate(zip(drafts, prompts, chances, strict=True))
+    }
+    return _rounds_of_many(target, running, clock)
+
+
+def _rounds_of_many(target, running, clock):
+    while running := {i: one for i, one in running.items() if not one.run.finish_reason}:
+        proposals = {i: one.propose() for i, one in running.items()}
+        started = clock()
+        rows = target.forward_many(
+            [(proposals[i].tokens, one.cache) for i, one in running.items()],
+            n_logits=[proposal.n_logits for proposal in proposals.values()],
+        )
+        seconds = clock() - started
+        for (i, one), logits in zip(running.items(), rows, strict=True):
+            yield i, one.settle(proposals[i], logits, seconds)
+
+
+def _one_each(prompts, drafts, chances):
+    """The three as lists of one length."""
+    if isinstance(prompts, str):
+        raise InputError(f"prompts: got {prompts!r:.50}, a list of prompts was wanted")
+    prompts = list(prompts)
     drafts = list(drafts) if isinstance(drafts, list | tuple) else [drafts] * len(prompts)
     chances = list(chances) if chances is not None else [None] * len(prompts)
     if not len(drafts) == len(chances) == len(prompts):
@@ -60,25 +136,8 @@ def speculative_many(target, drafts, prompts, *, chances=None, **options):
             f"prompts: got {len(prompts)}, with {len(drafts)} drafts and {len(chances)} chances"
         )
     _check_own("drafts", [draft for draft in drafts if not hasattr(draft, "forward")])
-    _check_own("chances", [c for c in chances if c is not None and not c.coupled])
-    if hasattr(options.get("schedule"), "next"):
-        _check_own("schedule", [options["schedule"] for _ in prompts])
-    running = {
-        i: Speculation(target, draft, prompt, chance=chance, **options)
-        for i, (draft, prompt, chance) in enumerate(zip(drafts, prompts, chances))
-    }
-    while running := {i: one for i, one in running.items() if not one.run.finish_reason}:
-        for one in running.values():
-            one.propose()
-        clock = next(iter(running.values())).clock
-        started = clock()
-        rows = target.forward_many(
-            [(one.tokens, one.cache) for one in running.values()],
-            n_logits=[one.n_logits for one in running.values()],
-        )
-        seconds = clock() - started
-        for (i, one), logits in zip(running.items(), rows):
-            yield i, one.settle(logits, seconds)
+    _check_own("chances", [c for c in chances if c is not None and not is_coupled(c)])
+    return prompts, drafts, chances
 
 
 def _check_own(name, objects):
@@ -87,116 +146,218 @@ def _check_own(name, objects):
         raise InputError(f"{name}: one object stands for two prompts, one each was wanted")
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What ends a text, as in `run.Run`."""
+
+    max_new_tokens: int | None
+    eos: EndIds
+    stop: Sequence[str] | None
+    tokenizer: Tokenizer | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all sequences of one call share; the fields are arguments of `speculative`."""
+
+    warp: Warp | None
+    num_draft_tokens: int
+    schedule: str | Schedule
+    verify: Rule | None
+    distribution: Callable | None
+    clock: Callable[[], float]
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What one sequence has drafted, for the target to score.
+
+    k              how many the schedule asked for
+    n_proposed     how many the draft gave
+    drafted        those of them that are verified
+    q              the distribution [V] that each of these was drawn from
+    tokens         what the target is fed: what it has not read yet, then drafts
+    n_logits       how many rows of logits it must return
+    limited        there was no room for k drafts
+    reads_prompt   it is the first round
+    draft_seconds  spent drafting
+    """
+
+    k: int
+    n_proposed: int
+    drafted: list[int]
+    q: list[np.ndarray]
+    tokens: list[int]
+    n_logits: int
+    limited: bool
+    reads_prompt: bool
+    draft_seconds: float
+
+
 class Speculation:
     """One sequence: `propose` says what the target has to score, `settle` what came of it.
 
     After a round the target's cache holds the committed tokens but the newest.
     """
 
-    def __init__(
-        self,
-        target,
-        draft,
-        prompt,
-        *,
-        warp=None,
-        chance=None,
-        num_draft_tokens=4,
-        schedule="constant",
-        verify=verify,
-        distribution=None,
-        clock=time.perf_counter,
-        **limits,
-    ):
+    def __init__(self, target, draft, prompt, chance, settings):
         check_same_vocabulary(target, getattr(draft, "model", draft), "draft")
-        self.run = Run(target, prompt, **limits)
-        self.target = target
-        self.warp = warp or Warp()
+        limits = settings.limits
+        self.run = Run(
+            target,
+            prompt,
+            max_new_tokens=limits.max_new_tokens,
+            eos=limits.eos,
+            stop=limits.stop,
+            tokenizer=limits.tokenizer,
+        )
+        self.vocab_size = target.vocab_size
+        self.warp = settings.warp or Warp()
         self.chance = Dice() if chance is None else chance
-        self.distribution = distribution or self.warp
-        self.verify = verify_coupled if self.chance.coupled else verify
-        self.schedule = make_schedule(schedule, num_draft_tokens)
-        self.clock = clock
+        self.distribution = settings.distribution or self.warp
+        self.rule = choose_rule(settings.verify, self.chance)
+        self.schedule = make_schedule(settings.schedule, settings.num_draft_tokens)
+        self.clock = settings.clock
         self.cache = target.new_cache()
         self.draft = ModelDraft(draft) if hasattr(draft, "forward") else draft
-        self.draft.rollback(0)  # nothing of an earlier run
 
-    def propose(self):
-        """Draft; sets `tokens` to feed to the target and `n_logits`, the rows it must return."""
-        history = self.run.history
-        self.reads_prompt = self.cache.length == 0
-        self.k = self.schedule.next()
-        self.cut = self.k > self.run.remaining - 1  # one token always comes from the target
-        k = min(self.k, self.run.remaining - 1)
-        started = self.clock()
-        drafted, self.q = self.draft.propose(history, k, self.warp, self.chance) if k else ([], [])
-        self.draft_seconds = self.clock() - started
-        if len(drafted) != len(self.q) or len(drafted) > k:
-            raise InputError(
-                f"draft: got {len(drafted)} tokens and {len(self.q)} rows, up to {k} were wanted"
-            )
-        for x, row in zip(drafted, self.q):
-            if not (0 <= x < len(row) and row[x] > 0):
-                raise InputError(f"draft: got token {x}, which its q gives no probability")
-        # An id the target does not have is certain to be rejected: it and what follows is not fed.
-        known = [x < self.target.vocab_size for x in drafted]
-        fed = known.index(False) if False in known else len(drafted)
-        self.drafted = drafted[: fed + 1]
-        self.tokens = history[self.cache.length :] + drafted[:fed]
-        self.n_logits = fed + 1
-
-    def settle(self, logits, target_seconds):
-        """Verify the drafts against the target's rows [n_logits, V], commit, roll back."""
-        run, history = self.run, list(self.run.history)
-        size = max([logits.shape[1], *map(len, self.q)])
-        p = TargetRows(
-            logits, size, lambda row, i: self.distribution(row, history + self.drafted[:i])
+    def propose(self) -> Proposal:
+        """Draft what the schedule asks for, as far as there is room."""
+        reads_prompt = self.cache.length == 0
+        if reads_prompt:
+            self.draft.rollback(0)  # nothing of an earlier run
+        k = self.schedule.next()
+        room = self.run.remaining - 1  # one token always comes from the target
+        drafted, q, seconds = self._draft(min(k, room))
+        n_drafted, n_fed = self._worth_scoring(drafted)
+        return Proposal(
+            k=k,
+            n_proposed=len(drafted),
+            drafted=drafted[:n_drafted],
+            q=q[:n_drafted],
+            tokens=self.run.history[self.cache.length :] + drafted[:n_fed],
+            n_logits=n_fed + 1,
+            limited=k > room,
+            reads_prompt=reads_prompt,
+            draft_seconds=seconds,
         )
-        q = [widen(row, size) for row in self.q]
-        try:
-            accepted, token = self.verify(p, q, self.drafted, self.chance, len(history))
-            following = [token]
-        except Blocked:  # at the first row that is asked for after all accepted drafts
-            accepted, following = p.reached, []
-        if not self.cut:
-            seconds = (self.draft_seconds, target_seconds) if not self.reads_prompt else None
-            self.schedule.observe(self.k, len(self.drafted), accepted, seconds)
-        tokens = run.commit(self.drafted[:accepted] + following)
-        if not following and not run.finish_reason:
-            run.block()
-        self.cache.truncate(len(run.history) - 1)
-        self.draft.rollback(len(run.history) - 1)
+
+    def _draft(self, k):
+        """(drafted, q, seconds) of at most k drafts."""
+        if k == 0:
+            return [], [], 0.0
+        started = self.clock()
+        drafted, q = self.draft.propose(self.run.history, k, self.warp, self.chance)
+        seconds = self.clock() - started
+        check_draft(drafted, q, k)
+        return drafted, q, seconds
+
+    def _worth_scoring(self, drafted):
+        """How many drafts to verify, and how many of these to feed to the target.
+
+        No text goes on behind an end token: accepted it ends the run, rejected it takes with it all
+        that was drafted behind it. The same holds for an id that the target lacks: it is certain to
+        be rejected, so it need not even be fed.
+        """
+        for i, x in enumerate(drafted):
+            if x >= self.vocab_size:
+                return i + 1, i
+            if x in self.run.eos:
+                return i + 1, i + 1
+        return len(drafted), len(drafted)
+
+    def settle(self, proposal: Proposal, logits: np.ndarray, seconds: float) -> Round:
+        """Verify the drafts against the target's logits [n_logits, V], commit, roll back.
+
+        seconds: of the target's pass.
+        """
+        p, q, error = self._rows(proposal, logits)
+        drafted = proposal.drafted[: len(p) - 1]
+        answer = self.rule(p, q, drafted, self.chance, len(self.run.history))
+        accepted, token = check_answer(answer, p, self.vocab_size)
+        self._teach(proposal, accepted, seconds)
+        tokens = self._commit(drafted[:accepted], token, error)
+        self.cache.truncate(len(self.run.history) - 1)
+        self.draft.rollback(len(self.run.history) - 1)
         whole = len(tokens) == accepted + 1  # else the run ended among the accepted drafts
         return Round(
             tokens,
-            run.finish_reason,
-            drafted=tuple(self.drafted if whole else self.drafted[: len(tokens)]),
+            self.run.finish_reason,
+            drafted=tuple(proposal.drafted if whole else drafted[: len(tokens)]),
             accepted=min(accepted, len(tokens)),
             next_token=tokens[-1] if whole else None,
-            draft_seconds=self.draft_seconds,
-            target_seconds=target_seconds,
+            draft_seconds=proposal.draft_seconds,
+            target_seconds=seconds,
         )
 
+    def _rows(self, proposal, logits):
+        """p [k + 1, V] and q [k, V] in float64, and the error that ends p early, or None.
 
-class TargetRows:
-    """p, row by row as it is asked for: rows behind a rejection are never computed.
+        Where every token is banned, or the logits are no distribution, p ends with a row of zeros.
+        The error counts only if the text comes to that row, as it would in plain sampling.
+        """
+        history, drafted = list(self.run.history), proposal.drafted
+        size = max([logits.shape[1], *map(len, proposal.q)])  # a padded vocabulary's missing ids
+        p, q = np.zeros((len(drafted) + 1, size)), np.zeros((len(drafted), size))
+        for i, row in enumerate(proposal.q):
+            q[i, : len(row)] = row
+        for i, row in enumerate(logits):
+            try:
+                p[i, : logits.shape[1]] = self.distribution(row, history + drafted[:i])
+            except (Blocked, LogitsError) as error:
+                return p[: i + 1], q[:i], error
+        return p, q, None
 
-    `reached`: the last row asked for, which is the number of drafts accepted so far.
-    """
+    def _teach(self, proposal, accepted, seconds):
+        """Tell the schedule of the round, unless a limit cut it short."""
+        if not proposal.limited:
+            typical = not proposal.reads_prompt and proposal.n_logits == proposal.n_proposed + 1
+            times = (proposal.draft_seconds, seconds) if typical else None
+            self.schedule.observe(proposal.k, proposal.n_proposed, accepted, times)
 
-    def __init__(self, logits, size, distribution):
-        self.logits, self.size, self.distribution = logits, size, distribution
-        self.reached = 0
+    def _commit(self, accepted, token, error):
+        """Append to the text the accepted drafts and the token that follows them, if any."""
+        tokens = self.run.commit([*accepted, *([] if token is None else [token])])
+        if token is None and not self.run.finish_reason:
+            if isinstance(error, LogitsError):
+                raise error
+            self.run.block()
+        return tokens
 
-    def __getitem__(self, i):
-        self.reached = i
-        return widen(self.distribution(self.logits[i], i), self.size)
+
+def choose_rule(verify_with, chance):
+    """The rule of verification for this chance; `verify_with` is one of the user's own or None."""
+    if verify_with is not None and not callable(verify_with):
+        raise InputError(f"verify: got {verify_with!r}, a rule of verification was wanted")
+    if not is_coupled(chance):
+        return verify_with or verify
+    if verify_with not in (None, verify_coupled):
+        raise InputError(
+            "verify: has no effect with a coupled chance such as GumbelDice, under which a draft "
+            "is accepted where it equals the target's own draw"
+        )
+    return verify_coupled
 
 
-def widen(row, size):
-    """row [V] with probability 0 for ids up to size: a padded vocabulary's missing ids."""
-    if len(row) == size:
-        return row
-    wide = np.zeros(size)
-    wide[: len(row)] = row
-    return wide
+def check_draft(drafted, q, k):
+    """`InputError` where a draft gave more than it was asked for, or what it cannot have drawn."""
+    if len(drafted) != len(q) or len(drafted) > k:
+        raise InputError(
+            f"draft: got {len(drafted)} tokens and {len(q)} rows, up to {k} were wanted"
+        )
+    for x, row in zip(drafted, q, strict=True):
+        if not (0 <= x < len(row) and row[x] > 0):
+            raise InputError(f"draft: got token {x}, which its q gives no probability")
+
+
+def check_answer(answer, p, vocab_size):
+    """What a rule answered, (accepted, next_token), checked against its contract."""
+    accepted, token = answer
+    if not 0 <= accepted < len(p):
+        raise InputError(f"verify: got {accepted} accepted drafts of {len(p) - 1}")
+    if token is None and p[accepted].any():
+        raise InputError(f"verify: got no next token after {accepted} drafts, where p has some")
+    if token is not None and not (0 <= token < vocab_size and p[accepted].any()):
+        raise InputError(f"verify: got next token {token}, which the target cannot say")
+    return int(accepted), None if token is None else int(token)

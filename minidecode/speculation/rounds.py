@@ -24,6 +24,25 @@ class Round(Step):
     target_seconds: float = 0.0
 
 
+def acceptance(counts):
+    """(drafted, accepted, rate) over pairs of drafted and accepted; the rate of nothing is None."""
+    counts = list(counts)
+    drafted, accepted = (sum(pair[i] for pair in counts) for i in (0, 1))
+    return drafted, accepted, accepted / drafted if drafted else None
+
+
+def by_position(rounds):
+    """[(tested, accepted)] of the drafts at place 1, 2, ...
+
+    A draft is tested where all before it in its round were accepted.
+    """
+    found = []
+    for i in range(max((len(r.drafted) for r in rounds), default=0)):
+        tested = [r for r in rounds if len(r.drafted) > i and r.accepted >= i]
+        found.append((len(tested), sum(r.accepted > i for r in tested)))
+    return found
+
+
 def speculation_stats(rounds, seconds):
     """Statistics of speculative decoding, None where there is nothing to divide by.
 
@@ -35,21 +54,17 @@ def speculation_stats(rounds, seconds):
     tokens_per_target_pass  new tokens / rounds
     draft_seconds, target_seconds, rest_seconds   where the time went
     """
-    drafted = sum(len(r.drafted) for r in rounds)
-    accepted = sum(r.accepted for r in rounds)
-    by_position = []
-    for i in range(max(len(r.drafted) for r in rounds)):
-        tested = [r for r in rounds if len(r.drafted) > i and r.accepted >= i]
-        passed = sum(r.accepted > i for r in tested)
-        by_position.append(passed / len(tested) if tested else None)
+    drafted, accepted, rate = acceptance((len(r.drafted), r.accepted) for r in rounds)
     draft_seconds = sum(r.draft_seconds for r in rounds)
     target_seconds = sum(r.target_seconds for r in rounds)
     return {
         "rounds": len(rounds),
         "drafted": drafted,
         "accepted": accepted,
-        "acceptance_rate": accepted / drafted if drafted else None,
-        "acceptance_by_position": by_position,
+        "acceptance_rate": rate,
+        "acceptance_by_position": [
+            passed / tested if tested else None for tested, passed in by_position(rounds)
+        ],
         "tokens_per_target_pass": sum(len(r.tokens) for r in rounds) / len(rounds),
         "draft_seconds": draft_seconds,
         "target_seconds": target_seconds,

@@ -1,12 +1,15 @@
 """How many tokens to draft in the next round.
 
 A schedule has `next() -> k` and `observe(k, drafted, accepted, seconds)`: drafted and accepted
-are counts and seconds is (draft, target), or None for the round that also read the prompt. It is
-told of no round that a limit cut short: that the text ends says nothing of how good drafts are.
+are counts and seconds is (draft, target). It is None where the target's pass was not one over the
+drafts and one token more: in the round that also read the prompt, and where a draft held an end
+token or an unknown id, so that fewer were fed. A schedule is told of no round that a limit cut
+short: that the text ends says nothing of how good drafts are.
 """
 
 import statistics
 from collections import deque
+from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +17,16 @@ from ..errors import InputError
 from .theory import tokens_by_length
 
 MAX_DRAFT = 16  # the adaptive schedules go no further
+
+
+class Schedule(Protocol):
+    """The two methods, as a type."""
+
+    def next(self) -> int: ...
+
+    def observe(
+        self, k: int, drafted: int, accepted: int, seconds: tuple[float, float] | None
+    ) -> None: ...
 
 
 class Constant:

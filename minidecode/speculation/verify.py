@@ -12,18 +12,24 @@ import numpy as np
 def verify(p, q, drafted, chance, position=0):
     """Accept drafts and draw the token after them -> (accepted, next_token).
 
-    p: the target's distributions [V] at the k drafted places and the one after; q: the k that the
-    drafts were drawn from. position: of the first draft in the sequence, for `chance`.
+    p [k + 1, V]: the target's distributions at the places of the k drafts and at the one after.
+    q [k, V]: the distributions that the drafts were drawn from. A row of p that is all zeros says
+    that every token is banned there: whoever comes to it returns (accepted, None).
+    position: that of the first draft in the sequence, for `chance`.
     """
     for i, x in enumerate(drafted):
-        p_i, q_i = p[i], q[i]  # [V]
-        if p_i[x] > 0 and chance.accept(min(1.0, float(p_i[x]) / float(q_i[x]))):
+        if p[i][x] > 0 and chance.accept(min(1.0, float(p[i][x]) / float(q[i][x]))):
             continue
-        residual = np.maximum(np.subtract(p_i, q_i, dtype=np.float64), 0)
+        residual = np.maximum(np.subtract(p[i], q[i], dtype=np.float64), 0)
         # Rejection means q(x) > p(x), so some mass of p lies elsewhere; rounding can still lose it.
-        return i, chance.choose(residual if residual.any() else p_i, position + i)
+        return i, draw(residual if residual.any() else p[i], chance, position + i)
     k = len(drafted)
-    return k, chance.choose(p[k], position + k)  # the bonus: nothing is subtracted
+    return k, draw(p[k], chance, position + k)  # the bonus: nothing is subtracted
+
+
+def draw(row, chance, position):
+    """A token from row [V], which need not sum to 1; None where all of it is zero."""
+    return chance.choose(row, position) if np.any(row) else None
 
 
 def verify_coupled(p, q, drafted, chance, position=0):
@@ -32,8 +38,8 @@ def verify_coupled(p, q, drafted, chance, position=0):
     The result is what the target alone would have drawn with this noise, token for token.
     """
     for i, x in enumerate(drafted):
-        token = chance.choose(p[i], position + i)
+        token = draw(p[i], chance, position + i)
         if token != x:
             return i, token
     k = len(drafted)
-    return k, chance.choose(p[k], position + k)
+    return k, draw(p[k], chance, position + k)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..decoding.chance import Dice
+from ..decoding.chance import Dice, is_coupled
 from ..decoding.warp import Warp
 
 
@@ -101,7 +101,7 @@ class ListeningChance(Listening):
 
     def choose(self, probs, position):
         token = self.inner.choose(probs, position)
-        noise = self.inner.noise(position, len(probs)) if self.inner.coupled else None
+        noise = self.inner.noise(position, len(probs)) if is_coupled(self.inner) else None
         self.notes.draws.append(Draw(probs, position, token, self.uniform, noise))
         return token
 

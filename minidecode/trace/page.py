@@ -9,7 +9,7 @@ from importlib import resources
 
 from ..decoding.warp import SETTINGS
 from ..models.labels import Spelling
-from ..speculation.rounds import Round
+from ..speculation.rounds import Round, acceptance
 from .beam import Tree
 from .candidates import Place, Traced
 from .terminal import step_text, tree_lines
@@ -53,9 +53,8 @@ def summary(recording):
         counts = f"{sum(len(step.tokens) for step in steps)} tokens"
         rounds = [step for step in steps if isinstance(step, Round)]
         if rounds:
-            drafted = sum(len(r.drafted) for r in rounds)
-            accepted = sum(r.accepted for r in rounds)
-            share = f" ({accepted / drafted:.0%})" if drafted else ""
+            drafted, accepted, rate = acceptance((len(r.drafted), r.accepted) for r in rounds)
+            share = f" ({rate:.0%})" if drafted else ""
             counts += f" in {len(rounds)} rounds, {accepted} of {drafted} drafts accepted{share}"
     return f"{counts}; ended: {recording.finish_reason}"
 

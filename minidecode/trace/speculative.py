@@ -36,13 +36,15 @@ def _round(step, warp, ours, theirs):
     if not ours.looks:  # blocked before there was any distribution
         return []
     p_looks, q_looks = ({len(x.history): x for x in notes.looks} for notes in (ours, theirs))
+    start = min(p_looks)
+    p_looks = {i: look for i, look in p_looks.items() if i <= start + step.accepted}  # the tested
 
     def sides(position, considered):
         return candidates.sides(warp, p_looks.get(position), q_looks.get(position), considered)
 
     drafted = {draw.position: draw for draw in theirs.draws}
     chosen = ours.draws[-1] if ours.draws else None
-    return round_places(step, min(p_looks), sides, ours.trials, drafted, chosen)
+    return round_places(step, start, sides, ours.trials, drafted, chosen)
 
 
 def round_places(step, start, sides, trials, drafted, chosen):

@@ -23,7 +23,6 @@ from minidecode import (
     sample,
     speculative,
     speculative_many,
-    verify,
 )
 from minidecode.kernels import backend
 from minidecode.models.config import Config
@@ -160,41 +159,7 @@ def test_each_draft_is_accepted_as_often_as_p_and_q_overlap(target, small, k):
         assert accepted / tested == pytest.approx(np.minimum(p, q).sum(), abs=1e-9)
 
 
-# verify, alone
-
-
-def test_the_residual_is_divided_not_exponentiated():
-    p, q = np.array([[0.6, 0.3, 0.1]] * 2), np.array([[0.3, 0.1, 0.6]])
-    law = exact.law(lambda chance: verify(p, q, [2], chance))
-    rejected = {token: m for (accepted, token), m in law.items() if accepted == 0}
-    total = sum(rejected.values())
-    assert total == pytest.approx(1 - 0.1 / 0.6)
-    assert {t: m / total for t, m in rejected.items()} == pytest.approx({0: 0.6, 1: 0.4})
-
-
-@pytest.mark.parametrize("row", [[0, 1, 0], [0.25] * 4])
-def test_an_empty_residual_falls_back_to_p(row):
-    assert exact.law(lambda chance: _rejecting(chance, row)) == {
-        i: p for i, p in enumerate(row) if p
-    }
-
-
-def _rejecting(chance, row):
-    chance.accept = lambda probability: False
-    return verify([row, row], [row], [1], chance)[1]
-
-
-def test_zero_drafts_draw_from_the_only_row():
-    law = exact.law(lambda chance: verify([[0.5, 0.5]], [], [], chance))
-    assert law == {(0, 0): 0.5, (0, 1): 0.5}
-
-
-def test_what_the_target_never_says_is_rejected_even_at_u_zero():
-    class Careless(Dice):
-        def accept(self, probability):
-            return True
-
-    assert verify([[0.0, 1.0]] * 2, [[1.0, 0.0]], [0], Careless(0)) == (0, 1)
+# Vocabularies of two sizes
 
 
 def test_padded_vocabularies_count_missing_ids_as_impossible():
@@ -544,68 +509,6 @@ def test_many_prompts_need_a_draft_each():
         list(speculative_many(model, model, [[0], [1]], schedule=Fixed(2), max_new_tokens=2))
     with pytest.raises(InputError, match="2, with 1 drafts"):
         list(speculative_many(model, [draft], [[0], [1]], max_new_tokens=2))
-
-
-# Refusals
-
-
-class Lying(ModelDraft):
-    def propose(self, history, k, warp, chance):
-        return [0] * (k + 1), [np.ones(6) / 6] * (k + 1)
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"num_draft_tokens": -1}, "num_draft_tokens"),
-        ({"num_draft_tokens": 1.5}, "num_draft_tokens"),
-        ({"schedule": "clever"}, "constant, heuristic, auto"),
-        ({"max_new_tokens": -1}, "max_new_tokens"),
-    ],
-)
-def test_wrong_options_are_named(options, message):
-    model = gpt2(cycle())
-    with pytest.raises(InputError, match=message):
-        list(speculative(model, model, [0], **{"max_new_tokens": 2, **options}))
-
-
-def test_a_draft_that_proposes_too_much_is_refused():
-    model = gpt2(cycle())
-    with pytest.raises(InputError, match="up to 4 were wanted"):
-        list(speculative(model, Lying(model), [0], max_new_tokens=20))
-
-
-@pytest.mark.parametrize("token", [1, -1, 6])
-def test_a_draft_that_q_rules_out_is_refused(token):
-    class Impossible(ModelDraft):
-        def propose(self, history, k, warp, chance):
-            return [token], [np.eye(6)[0]]
-
-    model = gpt2(cycle())
-    with pytest.raises(InputError, match="q gives no probability"):
-        list(speculative(model, Impossible(model), [0], max_new_tokens=20))
-
-
-def test_speculative_options_without_a_draft_are_refused():
-    with pytest.raises(InputError, match="num_draft_tokens: has no effect without draft"):
-        generate(gpt2(cycle()), [0], num_draft_tokens=3, max_new_tokens=2)
-
-
-def test_vocabularies_that_disagree_are_refused_before_the_first_pass(pair):
-    target = gpt2(cycle())
-
-    class Words:
-        def __init__(self, differs):
-            self.differs = differs
-
-        def same_vocabulary(self, other):
-            return self.differs
-
-    draft = gpt2(cycle())
-    target.tokenizer, draft.tokenizer = Words(3), Words(3)
-    target.forward = None  # must not be called
-    with pytest.raises(InputError, match="id 3"):
-        list(speculative(target, draft, [0], max_new_tokens=2))
 
 
 # Frequencies, once, with the real dice
