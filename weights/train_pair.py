@@ -5,11 +5,18 @@ which a line `<|endoftext|>` ends each document; README.md tells what the publis
 its stories and its books in two files, and some documents of each held out, it came about so:
 
     texts="--corpus stories.txt books.txt --shares 0.65 0.35 --valid held_out.txt"
-    python weights/train_pair.py tokenizer $texts --out target
-    python weights/train_pair.py target $texts --out target --minutes 85
-    python weights/train_pair.py draft $texts --tokenizer target --out start --minutes 7
-    python weights/train_pair.py draft $texts --tokenizer target --out draft --minutes 15 \\
-        --init start --teacher target
+    fast="--bf16 --compile"
+    train="python weights/train_pair.py"
+    $train tokenizer $texts --out first
+    $train target $texts --out first --minutes 85
+    $train target $texts --tokenizer first --init first --out target --minutes 90 --lr 1.2e-3 $fast
+
+    $train draft $texts --tokenizer first --out start --minutes 7
+    $train draft $texts --tokenizer first --init start --teacher first --out learner --minutes 15
+    $train sample --init target --tokens 900000 --out written.npy
+    $train draft --corpus stories.txt books.txt written.npy --shares 0.325 0.175 0.5 \\
+        --valid held_out.txt --tokenizer first --init learner --teacher target --out draft \\
+        --minutes 24 $fast
 
 The minutes are those of two CPU cores. A faster machine sees more text in them and learns more, so
 no two runs give the same weights. A directory holds config.json, model.safetensors (float16) and
@@ -29,6 +36,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import nn
+
+import minidecode
 
 END_OF_TEXT = "<|endoftext|>"  # id 0; stands before each document, as the prompt of an empty text
 V, N_POSITIONS = 4096, 512
@@ -158,9 +167,33 @@ def train_tokenizer(corpus, out):
 
 
 def token_ids(path, tokenizer):
-    """All documents of a file, each behind its END_OF_TEXT, as one array."""
+    """All documents of a file, each behind its END_OF_TEXT, as one array; *.npy is one already."""
+    if path.suffix == ".npy":
+        return np.load(path).astype(np.int64)
     encoded = tokenizer.encode_batch(documents(path))
     return np.concatenate([[0, *document.ids] for document in encoded]).astype(np.int64)
+
+
+def write_texts(directory, n_tokens, batch, seed):
+    """At least `n_tokens` ids that the model in `directory` writes itself, at temperature 1.
+
+    Each text begins with END_OF_TEXT and fills the context: where one document ends, another
+    follows, as in the corpus. They stay ids, because a model spells some words in tokens that the
+    tokenizer would not choose, and a draft meets those too.
+    """
+    model, _ = minidecode.load(str(directory))
+    chance, warp = minidecode.Dice(seed), minidecode.Warp()
+    written = []
+    while len(written) * N_POSITIONS < n_tokens:
+        texts = [[0] for _ in range(batch)]
+        caches = [model.new_cache() for _ in texts]
+        for position in range(1, N_POSITIONS):
+            rows = model.forward_many([(ids[-1:], cache) for ids, cache in zip(texts, caches)])
+            for ids, row in zip(texts, rows):  # [1, V]
+                ids.append(chance.choose(warp(row[-1], ids), position))
+        written += texts
+        print(f"{len(written) * N_POSITIONS} of {n_tokens} tokens", flush=True)
+    return np.array(written, dtype=np.uint16).ravel()
 
 
 def inputs_and_targets(windows):
@@ -183,15 +216,35 @@ def held_out_loss(model, ids):
     return sum(losses) / len(losses)
 
 
-def make_loss(model, teacher):
+class WorkingTime:
+    """Seconds of work so far; the time between two looks counts as 20 seconds at most.
+
+    What takes longer was a pause (the process was stopped and continued) or, with --compile, the
+    compilation. Neither may use up the time to learn, or the learning rate falls for nothing.
+    """
+
+    def __init__(self):
+        self.last, self.seconds = time.monotonic(), 0.0
+
+    def look(self):
+        now = time.monotonic()
+        self.seconds += min(now - self.last, 20)
+        self.last = now
+        return self.seconds
+
+
+def make_loss(model, teacher, bf16=False):
     """From the text that follows, or from all that the teacher thinks might follow (distillation).
 
     A draft is accepted as often as its distribution agrees with the target's, and the target's
-    whole distribution teaches that better than single tokens do.
+    whole distribution teaches that better than single tokens do. With `bf16` the model's products
+    are taken in bfloat16; the teacher, the loss and the weights stay in float32.
     """
 
     def loss(x, y):
-        log_q = F.log_softmax(model(x), dim=-1)  # [batch, n, V]
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = model(x)
+        log_q = F.log_softmax(logits.float(), dim=-1)  # [batch, n, V]
         if teacher is None:
             return F.nll_loss(log_q.flatten(0, 1), y.flatten())
         with torch.no_grad():
@@ -210,8 +263,8 @@ def train(model, loss_of, corpus, options, report):
     vectors = [p for p in model.parameters() if p.dim() == 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=options.lr, betas=(0.9, 0.95), fused=True)
-    start, step = time.monotonic(), 0
-    while (done := (time.monotonic() - start) / (60 * options.minutes)) < 1:
+    working, step = WorkingTime(), 0
+    while (done := working.look() / (60 * options.minutes)) < 1:
         cosine = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
         for group in optimizer.param_groups:
             group["lr"] = options.lr * min(1, (step + 1) / 100) * cosine
@@ -233,24 +286,37 @@ def train(model, loss_of, corpus, options, report):
 
 def parse_options():
     parser = argparse.ArgumentParser(description="Train the embedded pair of models.")
-    parser.add_argument("what", choices=["tokenizer", "target", "draft"])
-    parser.add_argument("--corpus", nargs="+", type=Path, required=True, help="text files")
+    parser.add_argument("what", choices=["tokenizer", "target", "draft", "sample"])
+    corpus = "text files, or *.npy as `sample` writes them"
+    parser.add_argument("--corpus", nargs="+", type=Path, default=[], help=corpus)
     parser.add_argument("--shares", nargs="+", type=float, help="how often to read each of them")
     parser.add_argument("--valid", nargs="+", type=Path, default=[], help="text files held out")
-    parser.add_argument("--out", type=Path, required=True, help="directory to write")
+    parser.add_argument("--out", type=Path, required=True, help="directory (sample: file) to write")
     parser.add_argument("--tokenizer", type=Path, help="directory with tokenizer.json, if not OUT")
     parser.add_argument("--init", type=Path, help="directory with the weights to start from")
     parser.add_argument("--teacher", type=Path, help="directory of the target to distil from")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--lr", type=float, default=2e-3, help="highest learning rate")
-    parser.add_argument("--batch", type=int, default=8, help="windows a step")
+    parser.add_argument("--batch", type=int, default=8, help="windows of text in one step")
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
+    parser.add_argument("--bf16", action="store_true", help="products in bfloat16")
+    parser.add_argument("--compile", action="store_true", help="compile the loss with torch")
+    parser.add_argument("--tokens", type=int, default=1_000_000, help="sample: how many to write")
+    options = parser.parse_args()
+    if options.what == "sample" and not options.init:
+        parser.error("sample needs --init, the directory of the model that writes")
+    if options.what != "sample" and not options.corpus:
+        parser.error(f"{options.what} needs --corpus")
+    return options
 
 
 def main():
     options = parse_options()
     out = options.out
+    if options.what == "sample":
+        texts = write_texts(options.init, options.tokens, options.batch, options.seed)
+        np.save(out, texts)
+        return
     out.mkdir(parents=True, exist_ok=True)
     if options.what == "tokenizer":
         train_tokenizer(options.corpus, out)
@@ -271,7 +337,8 @@ def main():
         print(f"{line}; held out: {losses or 'n/a'}", flush=True)
         save(model, shape, out)
 
-    train(model, make_loss(model, teacher), corpus, options, report)
+    loss = make_loss(model, teacher, options.bf16)
+    train(model, torch.compile(loss) if options.compile else loss, corpus, options, report)
 
 
 if __name__ == "__main__":
