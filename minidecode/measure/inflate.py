@@ -44,11 +44,10 @@ from ..models.config import Config
 from ..models.gpt2 import GPT2
 from ..models.loading import find
 from ..models.saving import new_directory, write_checkpoint
-from ..models.tokenizer import Tokenizer
+from ..models.tokenizer import FILES, Tokenizer
 from .shapes import RandomTensors, find_shape
 
 MARGIN = 30.0  # the new ids' logit lies so far below any other: 50,000 times exp(-30) is nothing
-TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 
 
 def inflate(config, tensors, shape):
@@ -96,7 +95,7 @@ def write_inflated(name, shape, path, *, progress=None):
     directory = new_directory(path)
     with tensors.follow(progress, f"writing {path}"):
         write_checkpoint(directory, config, tensors)
-    for file in TOKENIZER_FILES:
+    for file in FILES:
         if (source / file).exists():
             shutil.copyfile(source / file, directory / file)
     return config, sum(file.stat().st_size for file in directory.iterdir())

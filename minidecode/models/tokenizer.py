@@ -19,6 +19,11 @@ from ..errors import InputError, TokenizerError
 from .added_tokens import read_added_tokens
 from .config import read_json
 
+FILES = (  # all that a directory may hold of a tokenizer
+    *("tokenizer.json", "vocab.json", "merges.txt"),
+    *("added_tokens.json", "tokenizer_config.json", "special_tokens_map.json"),
+)
+
 
 class Tokenizer:
     """A `tokenizers.Tokenizer` in which nothing may lose or invent tokens.

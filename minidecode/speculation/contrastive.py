@@ -9,8 +9,8 @@ is that of `contrastive` with the same warp, and its greedy text the same.
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from ..decoding.contracts import Chance, EndIds, Model, Prompt, Tokenizer
 from ..decoding.contrastive import Contrast, both
-from ..decoding.interfaces import Chance, EndIds, Model, Prompt, Tokenizer
 from ..decoding.run import FROM_MODEL
 from ..decoding.warp import Warp
 from .drafts import ModelDraft

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..decoding.interfaces import Chance, Model
+from ..decoding.contracts import Chance, Model
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..checks import check_same_vocabulary
 from ..decoding.chance import Dice, is_coupled
-from ..decoding.interfaces import Chance, EndIds, Model, Prompt, Tokenizer
+from ..decoding.contracts import Chance, EndIds, Model, Prompt, Tokenizer
 from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError, LogitsError

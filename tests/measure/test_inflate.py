@@ -226,12 +226,13 @@ def test_a_written_directory_is_the_grown_model(tmp_path, fields, eos):
 
 
 def test_the_older_pair_of_tokenizer_files_is_copied_too(tmp_path):
-    source = write(tmp_path / "small", *random_gpt2(1, **SMALL))
-    vocab = {name: i for i, name in enumerate("abcdefghijklmnopqrstuvwxyz")}
+    source = write(tmp_path / "small", *random_gpt2(1, **SMALL | {"V": 300}))
+    vocab = toy_tokenizer(specials=()).get_vocab()
     (source / "vocab.json").write_text(json.dumps(vocab))
     (source / "merges.txt").write_text("#version: 0.2\n")
-    write_inflated(source, WIDER, tmp_path / "large")
-    assert load(tmp_path / "large")[1].encode("cab") == [2, 0, 1]
+    (source / "added_tokens.json").write_text(json.dumps({"<|user|>": 299}))
+    write_inflated(source, WIDER._replace(vocab_size=400), tmp_path / "large")
+    assert load(tmp_path / "large")[1].encode("cab<|user|>") == [2, 0, 1, 299]
 
 
 def test_the_bar_is_told_of_every_parameter(tmp_path):
