@@ -1,5 +1,5 @@
-// The products with whole numbers for x86 processors with AVX-512 and its VNNI. Only what comes after
-// the pragma may use it.
+// The products with whole numbers for x86 processors with AVX-512 and its VNNI. Only what comes
+// after the pragma may use it.
 // What the kernels use of the standard library is included before it: the linker keeps one copy of
 // each template, and every processor must be able to run that one.
 #include <algorithm>

@@ -1,6 +1,6 @@
-// y = x W + b on packed panels of floating-point numbers. Each output element is one running sum over
-// the inner dimension, in order, whatever the number of rows, panels or threads: so results do not
-// depend on them.
+// y = x W + b on packed panels of floating-point numbers. Each output element is one running sum
+// over the inner dimension, in order, whatever the number of rows, panels or threads: so results do
+// not depend on them.
 #pragma once
 #include <cstdint>
 
