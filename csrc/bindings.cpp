@@ -2,6 +2,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -125,37 +126,108 @@ void check_filter(const Filter& f) {
         refuse("epsilon", text(py::float_(f.epsilon)), "a number of at least 0 and below 1");
 }
 
+// What x [n, n_in], a weight of n_out columns and a bias are multiplied into
 template <class T>
-py::array linear(const py::array& x_in, const py::array& panels_in, int64_t n_out,
-                 const py::object& bias_in) {
-    check_dimensions("x", x_in, 2, 2);
-    check_dimensions("panels", panels_in, 3, 3);
-    const auto x = contiguous<T>("x", x_in);
-    const auto panels = contiguous<T>("panels", panels_in);
-    Linear<T> a = {};
-    a.n = x.shape(0), a.n_in = x.shape(1), a.n_out = n_out;
-    const int64_t count = panels.shape(0);
-    if (n_out < 0 || panels.shape(2) != lanes || (n_out + lanes - 1) / lanes != count)
-        throw py::value_error("panels: got shape " + shape_text(panels) + ", [ceil(" +
-                              std::to_string(n_out) + " / 16), n_in, 16] was wanted");
-    if (panels.shape(1) != a.n_in)
-        throw py::value_error("x: got shape " + shape_text(x) + ", [n, " +
-                              std::to_string(panels.shape(1)) + "] was wanted");
-    py::array_t<T> bias;
-    if (!bias_in.is_none()) {
-        bias = contiguous<T>("bias", as_array("bias", bias_in));
-        check_vector("bias", bias, n_out);
-        a.bias = bias.data();
+struct LinearArguments {
+    py::array_t<T> x, bias, y;
+    int64_t n, n_in, n_out, panels;
+
+    LinearArguments(const py::array& x_in, int64_t n_in, int64_t n_out, const py::object& bias_in)
+        : n_in(n_in), n_out(n_out), panels((n_out + lanes - 1) / lanes) {
+        check_dimensions("x", x_in, 2, 2);
+        x = contiguous<T>("x", x_in);
+        n = x.shape(0);
+        if (x.shape(1) != n_in)
+            throw py::value_error("x: got shape " + shape_text(x) + ", [n, " +
+                                  std::to_string(n_in) + "] was wanted");
+        if (!bias_in.is_none()) {
+            bias = contiguous<T>("bias", as_array("bias", bias_in));
+            check_vector("bias", bias, n_out);
+        }
+        y = py::array_t<T>({n, n_out});
     }
-    py::array_t<T> y({a.n, n_out});
-    a.panels = panels.data(), a.y = y.mutable_data();
+    const T* bias_data() const { return bias.size() ? bias.data() : nullptr; }
+};
+
+// The array that holds a part of a weight, of the shape that belongs to the weight's size
+template <class E>
+py::array_t<E> part(const char* name, const py::object& object, std::vector<int64_t> shape) {
+    const py::array a = as_array(name, object);
+    const bool fits = a.ndim() == int64_t(shape.size()) &&
+                      std::equal(shape.begin(), shape.end(), a.shape());
+    if (!fits) {
+        std::string wanted;
+        for (int64_t size : shape) wanted += (wanted.empty() ? "" : ", ") + std::to_string(size);
+        throw py::value_error(std::string(name) + ": got shape " + shape_text(a) + ", [" + wanted +
+                              "] was wanted");
+    }
+    return contiguous<E>(name, a);
+}
+
+// `kernel` is one of those over panels; E is the type of the array that holds the W.
+template <class T, class W, class E>
+py::array linear(const py::array& x_in, const py::object& panels_in, int64_t n_in, int64_t n_out,
+                 const py::object& bias, void (*kernel)(const Linear<T, W>&, int64_t, int64_t)) {
+    const LinearArguments<T> given(x_in, n_in, n_out, bias);
+    const auto panels = part<E>("panels", panels_in, {given.panels, n_in, lanes});
+    Linear<T, W> a = {};
+    a.n = given.n, a.n_in = n_in, a.n_out = n_out, a.bias = given.bias_data();
+    a.panels = reinterpret_cast<const W*>(panels.data());
+    py::array_t<T> y = given.y;
+    a.y = y.mutable_data();
     py::gil_scoped_release release;
-    const std::vector<T> tiles = in_tiles(x.data(), a.n, a.n_in, kernels<T>().tall);
+    const std::vector<T> tiles = in_tiles(given.x.data(), a.n, a.n_in, kernels<T>().tall);
     a.tiles = tiles.data();
-    parallel_for(count, chunks_for(a.n * a.n_in * n_out), [&](int64_t begin, int64_t end) {
-        kernels<T>().linear(a, begin, end);
-    });
+    parallel_for(given.panels, chunks_for(a.n * a.n_in * n_out),
+                 [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
     return y;
+}
+
+py::array group_linear(const py::array& x_in, const py::object& panels_in,
+                       const py::object& scales_in, int64_t n_in, int64_t n_out,
+                       const py::object& bias, int64_t steps,
+                       void (*kernel)(const GroupLinear&, int64_t, int64_t)) {
+    const LinearArguments<float> given(x_in, n_in, n_out, bias);
+    GroupLinear a = {};
+    a.n = given.n, a.groups = (n_in + group - 1) / group, a.n_out = n_out;
+    a.bias = given.bias_data();
+    const auto panels =
+        part<uint8_t>("panels", panels_in, {given.panels, a.groups, steps, lanes, 4});
+    const auto scales = part<uint16_t>("scales", scales_in, {given.panels, a.groups, lanes});
+    a.panels = panels.data(), a.scales = reinterpret_cast<const Brain*>(scales.data());
+    py::array_t<float> y = given.y;
+    a.y = y.mutable_data();
+    py::gil_scoped_release release;
+    const Rounded x(given.x.data(), a.n, n_in, instruction_set().groups);
+    a.x = x.quads.data(), a.x_scales = x.scales.data(), a.x_sums = x.sums.data();
+    parallel_for(given.panels, chunks_for(a.n * n_in * n_out),
+                 [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
+    return y;
+}
+
+// A weight is its storage type and the arrays of `packing.py`; only whole numbers have scales.
+py::array linear_by_dtype(const py::array& x, const std::string& dtype, const py::object& panels,
+                          const py::object& scales, int64_t n_in, int64_t n_out,
+                          const py::object& bias) {
+    const InstructionSet& set = instruction_set();
+    if (n_in < 0 || n_out < 0) throw py::value_error("n_in, n_out: got a negative number");
+    if (is_float32("x", x) == (dtype == "float64"))
+        throw py::type_error("x: got dtype " + text(x.dtype()) + ", " +
+                             (dtype == "float64" ? dtype : "float32") +
+                             " was wanted for a weight in " + dtype);
+    if (dtype == "float64")
+        return linear<double, double, double>(x, panels, n_in, n_out, bias, set.f64.linear);
+    if (dtype == "float32")
+        return linear<float, float, float>(x, panels, n_in, n_out, bias, set.f32.linear);
+    if (dtype == "float16")
+        return linear<float, Half, uint16_t>(x, panels, n_in, n_out, bias, set.halves.float16);
+    if (dtype == "bfloat16")
+        return linear<float, Brain, uint16_t>(x, panels, n_in, n_out, bias, set.halves.bfloat16);
+    if (dtype == "int8")
+        return group_linear(x, panels, scales, n_in, n_out, bias, quads, set.groups.int8);
+    if (dtype == "int4")
+        return group_linear(x, panels, scales, n_in, n_out, bias, quads / 2, set.groups.int4);
+    throw py::value_error("weight: got dtype " + dtype + ", which has no kernel");
 }
 
 template <class T>
@@ -288,12 +360,8 @@ PYBIND11_MODULE(_native, m) {
                               [&]<class T>(T) { return sampling_filter<T>(logits, f); });
           },
           arg("logits"), arg("temperature"), arg("top_k"), arg("top_p"), arg("epsilon"));
-    m.def("linear",
-          [](const py::array& x, const py::array& panels, int64_t n_out, const py::object& bias) {
-              return by_dtype("x", x,
-                              [&]<class T>(T) { return linear<T>(x, panels, n_out, bias); });
-          },
-          arg("x"), arg("panels"), arg("n_out"), arg("bias"));
+    m.def("linear", &linear_by_dtype, arg("x"), arg("dtype"), arg("panels"), arg("scales"),
+          arg("n_in"), arg("n_out"), arg("bias"));
     m.def("attention",
           [](const py::array& q, const py::list& pages, int64_t layer, int64_t start,
              double scale) {
@@ -324,7 +392,7 @@ PYBIND11_MODULE(_native, m) {
     m.def("instruction_set", [] { return instruction_set().name; });
     m.def("instruction_sets", [] {
         py::list names;
-        for (const InstructionSet* set : instruction_sets()) names.append(set->name);
+        for (const InstructionSet& set : instruction_sets()) names.append(set.name);
         return names;
     });
 }

@@ -18,4 +18,8 @@ constexpr Kernels<T> table() {
             filter_row<T>,    layer_norm_row<T>,    gelu_range<T>,    total_of<T>};
 }
 
+constexpr HalfKernels half_table() {
+    return {linear_panels<float, Half>, linear_panels<float, Brain>};
+}
+
 }  // namespace ISA

@@ -5,13 +5,38 @@
 
 constexpr int lanes = 16;  // output columns of one panel, and numbers of one `Vec`
 
-template <class T>
+// Numbers of two bytes, widened to float where they are used.
+struct Half {  // IEEE binary16
+    uint16_t bits;
+};
+struct Brain {  // bfloat16, the upper half of a float
+    uint16_t bits;
+};
+
+template <class T, class W = T>
 struct Linear {  // y [n, n_out] = x [n, n_in] W + bias; panels [ceil(n_out / lanes), n_in, lanes]
     // x in tiles of up to `tall` rows, each [n_in, rows of the tile]: one weight meets neighbours
     const T* tiles;
-    const T *panels, *bias;  // bias may be null
+    const W* panels;
+    const T* bias;  // may be null
     T* y;
     int64_t n, n_in, n_out;
+};
+
+constexpr int group = 32;         // inputs that share one scale
+constexpr int quads = group / 4;  // of inputs in a group; four bytes each
+
+// y [n, n_out] = x [n, n_in] W + bias, with x and W as whole numbers and scales for each group
+struct GroupLinear {
+    // x in tiles of up to `tall` rows
+    const int32_t* x;       // for each tile [groups, quads, rows of the tile], four inputs each
+    const float* x_scales;  // [groups, rows of the tile]
+    const int32_t* x_sums;  // [groups, rows of the tile]: of the group's whole numbers
+    const uint8_t* panels;  // [panels, groups, bytes of a group], as packing.py says
+    const Brain* scales;    // [panels, groups, lanes]
+    const float* bias;      // may be null
+    float* y;
+    int64_t n, groups, n_out;
 };
 
 template <class T>
@@ -56,10 +81,28 @@ struct Kernels {
     T (*total)(const T* x, int64_t size);
 };
 
+// Products with weights of two bytes, over panels
+struct HalfKernels {
+    void (*float16)(const Linear<float, Half>&, int64_t begin, int64_t end);
+    void (*bfloat16)(const Linear<float, Brain>&, int64_t begin, int64_t end);
+};
+
+// Products with whole numbers
+struct GroupKernels {
+    // `rows` rows of x become one tile of a GroupLinear
+    void (*round)(const float* x, int64_t n_in, int64_t rows, int32_t* quads, float* scales,
+                  int32_t* sums);
+    void (*int8)(const GroupLinear&, int64_t begin, int64_t end);  // over panels
+    void (*int4)(const GroupLinear&, int64_t begin, int64_t end);
+    int tall;
+};
+
 struct InstructionSet {
     const char* name;
     Kernels<float> f32;
     Kernels<double> f64;
+    HalfKernels halves;
+    GroupKernels groups;
     template <class T>
     const Kernels<T>& kernels() const {
         if constexpr (sizeof(T) == 4) return f32;
@@ -68,7 +111,7 @@ struct InstructionSet {
 };
 
 // All that this processor has, the best first.
-const std::vector<const InstructionSet*>& instruction_sets();
+const std::vector<InstructionSet>& instruction_sets();
 
 // The one that MINIDECODE_ISA names, else the best. (Python refuses names that are not there.)
 const InstructionSet& instruction_set();

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MAX_THREADS = 1024
-INSTRUCTION_SETS = ("avx512", "avx2", "neon", "plain")
+INSTRUCTION_SETS = ("vnni", "avx512", "avxvnni", "avx2", "neondot", "neon", "plain")
 
 
 def _choose(wanted):

@@ -19,4 +19,6 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
 
 
 def linear(x, weight, bias=None):
-    return _native.linear(x, weight.panels, weight.n_out, bias)
+    return _native.linear(
+        x, weight.dtype, weight.panels, weight.scales, weight.n_in, weight.n_out, bias
+    )

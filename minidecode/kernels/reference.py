@@ -7,7 +7,7 @@ Letters: n rows (new tokens), t tokens before them, h heads, V vocabulary.
 
 import numpy as np
 
-from .packing import unpack
+from .packing import GROUP, Whole, unpack
 
 __all__ = [
     "attention",
@@ -84,10 +84,52 @@ def attention(q, pages, layer, start, scale):
 
 
 def linear(x, weight, bias=None):
-    """x [n, n_in] @ weight (`pack` of [n_in, n_out]) + bias [n_out], as [n, n_out]."""
+    """x [n, n_in] @ weight (`pack` of [n_in, n_out]) + bias [n_out], as [n, n_out].
+
+    A weight in int8 or int4 meets x in whole numbers (`linear_in_groups`); all others are widened
+    to float32 first.
+    """
     x = floats("x", x, ndim=(2,))
     check_linear(x, weight, bias)
-    return x @ unpack(weight) + (x.dtype.type(0) if bias is None else bias)
+    product = linear_in_groups(x, weight) if isinstance(weight, Whole) else x @ unpack(weight)
+    return product + (x.dtype.type(0) if bias is None else bias)
+
+
+def linear_in_groups(x, weight):
+    """y = sum over groups of 32 inputs of (s_w * s_x) * (sum of w * x), w and x whole numbers.
+
+    The inner sum is exact in float32, whatever its order: it is below 32 * 128 * 127 < 2**24. The
+    outer one adds the groups in order, each product and each sum rounded. So these are the same
+    bits on every machine, for any number of rows.
+    """
+    rounded, x_scales = round_in_groups(x)  # [n, g, 32], [n, g]
+    whole, scales = weight.groups  # [g, 32, n_out], [g, n_out]
+    y = np.zeros((len(x), weight.n_out), np.float32)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # as the processor does it
+        for g in range(len(whole)):
+            y += scales[g] * x_scales[:, g, None] * (rounded[:, g] @ whole[g])
+    return y
+
+
+def round_in_groups(x):
+    """x [n, n_in] as whole numbers -127 to 127 [n, g, 32], and a scale for each group [n, g].
+
+    scale = max |x| / 127, whole = x / scale, ties to even; inputs past n_in are 0. A group whose
+    scale is below the normal numbers (all of it is below 1.5e-36) counts as zero. One that holds a
+    NaN or an infinity has the scale NaN, and so all outputs of its row are NaN.
+    """
+    groups = np.zeros((len(x), -(-x.shape[1] // GROUP) * GROUP), np.float32)
+    groups[:, : x.shape[1]] = x
+    groups = groups.reshape(len(x), -1, GROUP)
+    largest = np.abs(groups).max(axis=2, initial=0)
+    with np.errstate(under="ignore"):
+        scales = largest / np.float32(127)
+    sound = np.isfinite(largest) & (scales >= np.finfo(np.float32).tiny)
+    with np.errstate(under="ignore"):
+        shape = sound[:, :, None]
+        whole = np.divide(groups, scales[:, :, None], out=np.zeros_like(groups), where=shape)
+    scales = np.where(sound, scales, np.where(np.isfinite(largest), 0, np.nan))
+    return np.rint(whole), scales.astype(np.float32)
 
 
 def layer_norm(x, weight, bias, epsilon):
@@ -167,8 +209,13 @@ def check_pages(q, pages, layer, start):
 
 
 def check_linear(x, weight, bias):
-    if weight.panels.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
-        raise TypeError(f"weight and bias: got another dtype, {x.dtype} as in x was wanted")
+    wanted = np.float64 if weight.dtype == "float64" else np.float32
+    if x.dtype != wanted:
+        raise TypeError(
+            f"x: got dtype {x.dtype}, {np.dtype(wanted)} was wanted for a weight in {weight.dtype}"
+        )
+    if bias is not None and bias.dtype != x.dtype:
+        raise TypeError(f"bias: got dtype {bias.dtype}, {x.dtype} as in x was wanted")
     if x.shape[1] != weight.n_in:
         raise ValueError(f"x: got shape {x.shape}, [n, {weight.n_in}] was wanted")
     if bias is not None and bias.shape != (weight.n_out,):
