@@ -1,12 +1,14 @@
 """When a run ends: its limits, checked before the first step, and the reason it stopped."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ..checks import check_tokens, id_tuple, whole
+from ..checks import check_tokens, id_tuple, shown, whole
 from ..errors import ContextError, InputError
 from .stream import TextStream
+from .warp import Warp
 
 FROM_MODEL = "from the model"  # the default of `eos`: the end ids stored in the checkpoint
 
@@ -17,6 +19,7 @@ class Run:
     model           anything with `vocab_size`, `n_positions`, `eos`, `bos`
     prompt          token ids, or text when a tokenizer is given; empty, it is the bos id
     max_new_tokens  None: until the context is full
+    min_new_tokens  no end id before so many tokens: see `warped`
     eos             an id, several, or None to never stop at one; the checkpoint's unless given
     stop            strings that end the run where they appear, or None; needs the tokenizer
 
@@ -27,7 +30,15 @@ class Run:
     """
 
     def __init__(
-        self, model, prompt, *, max_new_tokens=None, eos=FROM_MODEL, stop=(), tokenizer=None
+        self,
+        model,
+        prompt,
+        *,
+        max_new_tokens=None,
+        min_new_tokens=0,
+        eos=FROM_MODEL,
+        stop=(),
+        tokenizer=None,
     ):
         self.prompt = prompt_ids(model, prompt, tokenizer)
         self.history = list(self.prompt)
@@ -41,6 +52,8 @@ class Run:
                 f"{model.n_positions} positions; at most {model.n_positions - 1} were wanted"
             )
         self.limit = room if max_new_tokens is None else min(room, max_new_tokens)
+        self.vocab_size = model.vocab_size
+        self.min_new_tokens = self._check_min(min_new_tokens, max_new_tokens, eos)
         # The reason of a text that is cut off.
         self.full = "context" if max_new_tokens is None or room < max_new_tokens else "length"
         self._stream = None
@@ -49,6 +62,30 @@ class Run:
                 raise InputError("stop: stop strings need a tokenizer, none was given")
             self._stream = TextStream(tokenizer, stop)
         self.finish_reason = self.full if self.limit == 0 else None
+
+    def warped(self, warp: Warp) -> Warp:
+        """The warp of this run, for target and draft alike: it knows when an end id may come.
+
+        While fewer than min_new_tokens are out, the end ids have probability 0. Errors:
+        `InputError` for what is no `Warp`, and for ids in it that the model lacks.
+        """
+        if not isinstance(warp, Warp):
+            hint = "; a function of your own goes into Warp(processors=[...])"
+            raise InputError(f"warp: got {shown(warp)}, a Warp was wanted{hint}")
+        warp.check_ids(self.vocab_size)
+        if self.min_new_tokens == 0 or not self.eos:
+            return warp
+        return replace(warp, end_after=(len(self.prompt) + self.min_new_tokens, self.eos))
+
+    def _check_min(self, least, most, eos):
+        least = whole("min_new_tokens", least, 0)
+        if most is not None and least > most:
+            raise InputError(
+                f"min_new_tokens: got {least}, at most max_new_tokens ({most}) was wanted"
+            )
+        if least and eos is None:
+            raise InputError("min_new_tokens: has no effect without an end id")
+        return least
 
     @property
     def tokens(self):

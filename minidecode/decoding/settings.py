@@ -6,46 +6,72 @@ setting by its name. So a filter is added with a function in filters.py and a fi
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..checks import real, whole
+from ..checks import real, shown, whole
+from ..errors import InputError
 
 PENALTY, BAN, CUT, FILTER = STAGES = ("penalty", "ban", "cut", "filter")
 
 
+class Kind:
+    """What values a setting takes.
+
+    metavar  what the command line writes for one
+    parse    from its text to a value, ValueError where it is none; None: no command line has it
+    several  the option may be repeated
+    """
+
+    metavar: str | None = None
+    parse: Callable[[str], Any] | None = None
+    several = False
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value as it is kept; `InputError` for one that is none of these."""
+        raise NotImplementedError
+
+    def ids(self, value: Any) -> Iterable[int]:
+        """The token ids in a value."""
+        return ()
+
+    def encode(self, value: Any, tokenizer: Any) -> Any:
+        """The value with ids for the texts in it."""
+        return value
+
+
 @dataclass(frozen=True)
-class Real:
+class Real(Kind):
     """A number from `low` to `high`, or without one of the ends."""
 
-    low: float
+    low: float = -math.inf
     high: float = math.inf
     without_low: bool = False
     without_high: bool = False
     metavar = "FLOAT"
-    parse = float  # of a command line's text; ValueError where it is none
+    parse = float
 
     def __contains__(self, x):
         above = x > self.low if self.without_low else x >= self.low
-        return above and (
-            x < self.high if self.without_high or self.high == math.inf else x <= self.high
-        )
+        below = x < self.high if self.without_high else x <= self.high
+        return above and below and math.isfinite(x)
 
     def __str__(self):
-        least = "above" if self.without_low else "of at least"
+        least = f"{'above' if self.without_low else 'of at least'} {self.low:g}"
+        if self.low == -math.inf:
+            return "a finite number"
         if self.high == math.inf:
-            return f"a finite number {least} {self.low:g}"
-        most = "below" if self.without_high else "at most"
-        return f"a number {least} {self.low:g} and {most} {self.high:g}"
+            return f"a finite number {least}"
+        return f"a number {least} and {'below' if self.without_high else 'at most'} {self.high:g}"
 
     def check(self, name, value):
-        """`InputError` for a value that is none of these."""
         real(name, value, str(self), self.__contains__)
+        return value
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Kind):
     """A whole number of at least `low`."""
 
     low: int = 0
@@ -54,6 +80,113 @@ class Whole:
 
     def check(self, name, value):
         whole(name, value, self.low)
+        return value
+
+
+class Ids(Kind):
+    """Token ids, kept as a tuple."""
+
+    metavar = "ID"
+    parse = int
+    several = True
+
+    def check(self, name, value):
+        ids = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+        return tuple(sorted({whole(name, i, 0) for i in ids}))
+
+    def ids(self, value):
+        return value
+
+
+class Biases(Kind):
+    """{id: number}, kept as a tuple of pairs; a number may be -inf."""
+
+    metavar = "ID=NUMBER"
+    several = True
+
+    def check(self, name, value):
+        if not isinstance(value, Mapping | Iterable) or isinstance(value, str):
+            raise InputError(f"{name}: got {shown(value)}, {{id: number}} was wanted")
+        pairs = list(value.items() if isinstance(value, Mapping) else value)
+        for pair in pairs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise InputError(f"{name}: got {shown(pair)}, an id and a number were wanted")
+        ids = [whole(name, i, 0) for i, _ in pairs]
+        twice = [i for i in ids if ids.count(i) > 1]
+        if twice:
+            raise InputError(f"{name}: got id {twice[0]} twice, each once was wanted")
+        wanted = "a number below infinity"
+        numbers = [real(name, number, wanted, lambda x: x < math.inf) for _, number in pairs]
+        return tuple(sorted(zip(ids, numbers)))
+
+    def ids(self, value):
+        return [i for i, _ in value]
+
+    @staticmethod
+    def parse(text):
+        token, _, number = text.partition("=")
+        return int(token), float(number)
+
+
+class Sequences(Kind):
+    """Sequences of token ids, kept as a tuple of tuples; or, before `encode`, texts."""
+
+    metavar = "TEXT"
+    several = True
+    parse = str
+
+    def check(self, name, value):
+        wanted = "sequences of token ids were wanted"
+        if not isinstance(value, Iterable) or isinstance(value, str):
+            raise InputError(f"{name}: got {shown(value)}, {wanted}")
+        return tuple(sorted({self._sequence(name, one, wanted) for one in value}))
+
+    def _sequence(self, name, ids, wanted):
+        if not isinstance(ids, Iterable) or isinstance(ids, str):
+            raise InputError(f"{name}: got {shown(ids)}, {wanted}")
+        found = tuple(whole(name, i, 0) for i in ids)
+        if not found:
+            raise InputError(f"{name}: got an empty sequence, at least one id was wanted")
+        return found
+
+    def ids(self, value):
+        return [i for sequence in value for i in sequence]
+
+    def encode(self, value, tokenizer):
+        """Of each text the ids that it has at the start of a text and after a space."""
+        found = []
+        for one in [value] if isinstance(value, str) else value:
+            if isinstance(one, str) and one.strip():
+                word = one.lstrip(" ")
+                found += [tokenizer.encode(word), tokenizer.encode(f" {word}")]
+            else:
+                found.append(one)
+        return found
+
+
+class Functions(Kind):
+    """Functions (logits [V], history) -> logits [V], kept as a tuple."""
+
+    def check(self, name, value):
+        wanted = "functions (logits, history) -> logits were wanted"
+        if not isinstance(value, Iterable) or isinstance(value, str):
+            raise InputError(f"{name}: got {shown(value)}, {wanted}")
+        found = tuple(value)
+        for function in found:
+            if not callable(function):
+                raise InputError(f"{name}: got {shown(function)}, {wanted}")
+        return found
+
+
+class LengthAndIds(Kind):
+    """(length, ids), or () for none."""
+
+    def check(self, name, value):
+        if value == ():
+            return ()
+        if not isinstance(value, tuple | list) or len(value) != 2:
+            raise InputError(f"{name}: got {shown(value)}, a length and end ids were wanted")
+        return whole(name, value[0], 0), Ids().check(name, value[1])
 
 
 @dataclass(frozen=True)
@@ -62,12 +195,13 @@ class Setting:
 
     name     of the field, and with hyphens of the option
     off      the value that changes nothing, which is the default
-    kind     the values it takes: how they are checked, parsed and named
+    kind     the values it takes: how they are checked, kept, parsed and named
     stage    penalty, ban, cut or filter: where it stands in the order, and what `apply` is given
     label    its name in words
     help     one line for the command line
     example  a value that shows what it does
     apply    its function in filters.py; None where the compiled filter serves alone
+    public   whether a user sets it
     """
 
     name: str
@@ -78,22 +212,34 @@ class Setting:
     help: str
     example: Any
     apply: Callable | None
+    public: bool
 
     @property
     def option(self):
-        """What the command line calls it."""
-        return "--" + self.name.replace("_", "-")
+        """What the command line calls it; None where it has no such option."""
+        return None if self.kind.parse is None else "--" + self.name.replace("_", "-")
 
     @property
     def shapes(self):
         """Whether it only shapes what is sampled; the others change greedy texts and beams too."""
         return self.stage in (CUT, FILTER)
 
+    def parse(self, text):
+        """The value that a method of `compare` writes as `text`, several with + between them."""
+        if not self.kind.several:
+            return self.kind.parse(text)
+        return tuple(self.kind.parse(part) for part in text.split("+"))
 
-def setting(off, kind, stage, label, help, *, example, apply=None, kw_only=False):
+
+def encode_texts(rows, settings, tokenizer):
+    """The settings {name: value} with ids for the texts in them (bad words)."""
+    return {name: rows[name].kind.encode(value, tokenizer) for name, value in settings.items()}
+
+
+def setting(off, kind, stage, label, help, *, example, apply=None, kw_only=True, public=True):
     """A field of `Warp` that carries its row of the table."""
     row = {"kind": kind, "stage": stage, "label": label, "help": help}
-    row |= {"example": example, "apply": apply}
+    row |= {"example": example, "apply": apply, "public": public}
     return dataclasses.field(default=off, kw_only=kw_only, metadata=row)
 
 

@@ -1,21 +1,39 @@
-"""From logits to the distribution that is sampled: penalties, temperature, top-k, top-p, epsilon.
+"""From logits to the distribution that is sampled: one frozen object holds all settings.
 
-Order: repetition penalty, n-gram blocking, temperature, top-k, top-p, epsilon, renormalise.
-Sources: repetition penalty, Keskar et al. 2019 (CTRL), section 4.1; n-gram blocking, Paulus et al.
-2017; top-k, Fan et al. 2018; top-p (nucleus), Holtzman et al. 2020; epsilon, Hewitt et al. 2022.
+Order: processors of the user's own; penalties (logit_bias, repetition, presence, frequency); bans
+(n-grams, bad words, ids); top-n-sigma; temperature, top-k, top-p; min-p, typical-p, epsilon, eta.
+What is kept is renormalised. The functions and their sources stand in filters.py, but for top-k
+(Fan et al. 2018) and top-p (nucleus, Holtzman et al. 2020), which the kernels do in one pass with
+temperature and epsilon: where nothing else is set, that pass is all there is.
 """
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from .. import kernels
-from ..errors import LogitsError, MinidecodeError
+from ..errors import InputError, LogitsError, MinidecodeError
 from . import filters
-from .settings import BAN, CUT, FILTER, PENALTY, STAGES, Real, Whole, setting, table
+from .settings import (
+    BAN,
+    CUT,
+    FILTER,
+    PENALTY,
+    STAGES,
+    Biases,
+    Functions,
+    Ids,
+    LengthAndIds,
+    Real,
+    Sequences,
+    Whole,
+    setting,
+    table,
+)
 
 
 class Blocked(MinidecodeError):
@@ -29,14 +47,36 @@ class Warp:
     temperature           0 is greedy: the one-hot at the lowest-id maximum, whatever else is set
     top_k                 keep exactly the k likeliest, ties to the lower id; 0 is off
     top_p                 keep the smallest set whose mass reaches top_p, at least one; 1.0 is off
+    min_p                 keep what has at least this share of the likeliest's probability; 0 is off
+    typical_p             keep the smallest set of this mass with the most typical surprise; 1.0 off
     epsilon               drop probabilities below epsilon, never the likeliest; 0 is off
+    eta                   as epsilon, lower where the entropy is high; 0 is off
+    top_n_sigma           drop logits more than n standard deviations below the maximum; 0 is off
     repetition_penalty    of ids seen before divide positive logits, multiply negative; 1.0 is off
+    presence_penalty      subtract this from the logits of ids seen before; 0 is off
+    frequency_penalty     subtract this as often as the id was seen before; 0 is off
+    logit_bias            {id: number} to add to logits; -inf bans
     no_repeat_ngram_size  ban what completes an n-gram of that size seen before; 0 is off
+    bad_words             sequences of ids that must not be written
+    suppress              ids that must not be written
+    end_after             (length, end ids): banned in a shorter text. A `Run` sets it
+    processors            functions (logits [V], history) -> logits [V] of your own, first in line
 
-    The prompt counts as seen. A setting out of range is an `InputError`. The fields are the table
-    of settings that all others read (`SETTINGS`): within a stage they apply in this order.
+    The prompt counts as seen. A setting out of range is an `InputError`; an id that a vocabulary
+    lacks has no effect on it. What is given as a dict or lists is kept as tuples, so that equal
+    warps are equal, and keys of a dict. The fields are the table of settings that all others read
+    (`ROWS`, `SETTINGS`): within a stage they apply in the order of this class.
     """
 
+    processors: Iterable[Callable] = setting(
+        (),
+        Functions(),
+        PENALTY,
+        "processor",
+        "functions (logits, history) -> logits",
+        example=(np.negative,),
+        apply=filters.processors,
+    )
     temperature: float = setting(
         1.0,
         Real(0),
@@ -44,8 +84,17 @@ class Warp:
         "temperature",
         "below 1 sharpens the distribution, above 1 flattens it, 0 is greedy",
         example=0.7,
+        kw_only=False,
     )
-    top_k: int = setting(0, Whole(), FILTER, "top-k", "keep the k likeliest tokens", example=10)
+    top_k: int = setting(
+        0,
+        Whole(),
+        FILTER,
+        "top-k",
+        "keep the k likeliest tokens",
+        example=10,
+        kw_only=False,
+    )
     top_p: float = setting(
         1.0,
         Real(0, 1, without_low=True),
@@ -53,6 +102,25 @@ class Warp:
         "top-p",
         "keep the smallest set of tokens whose mass reaches this",
         example=0.9,
+        kw_only=False,
+    )
+    min_p: float = setting(
+        0.0,
+        Real(0, 1),
+        FILTER,
+        "min-p",
+        "keep tokens with at least this share of the likeliest's probability",
+        example=0.1,
+        apply=filters.min_p,
+    )
+    typical_p: float = setting(
+        1.0,
+        Real(0, 1, without_low=True),
+        FILTER,
+        "typical-p",
+        "keep the tokens whose surprise is nearest to the expected one, of this mass",
+        example=0.9,
+        apply=filters.typical_p,
     )
     epsilon: float = setting(
         0.0,
@@ -62,6 +130,34 @@ class Warp:
         "drop tokens less likely than this",
         example=0.01,
         apply=filters.epsilon,
+        kw_only=False,
+    )
+    eta: float = setting(
+        0.0,
+        Real(0, 1, without_high=True),
+        FILTER,
+        "eta",
+        "as --epsilon, but lower where many tokens are likely",
+        example=0.01,
+        apply=filters.eta,
+    )
+    top_n_sigma: float = setting(
+        0.0,
+        Real(0),
+        CUT,
+        "top-n-sigma",
+        "keep tokens with logits at most this many standard deviations below the largest",
+        example=1.5,
+        apply=filters.top_n_sigma,
+    )
+    logit_bias: Mapping[int, float] | Iterable = setting(
+        (),
+        Biases(),
+        PENALTY,
+        "logit bias",
+        "add NUMBER to the logit of the token ID; repeatable",
+        example=((5, 2.0),),
+        apply=filters.logit_bias,
     )
     repetition_penalty: float = setting(
         1.0,
@@ -71,6 +167,25 @@ class Warp:
         "above 1 makes tokens seen before less likely",
         example=1.3,
         apply=filters.repetition_penalty,
+        kw_only=False,
+    )
+    presence_penalty: float = setting(
+        0.0,
+        Real(),
+        PENALTY,
+        "presence penalty",
+        "above 0 makes tokens seen before less likely, prompt and all",
+        example=0.5,
+        apply=filters.presence_penalty,
+    )
+    frequency_penalty: float = setting(
+        0.0,
+        Real(),
+        PENALTY,
+        "frequency penalty",
+        "above 0 makes tokens less likely the more often they were seen",
+        example=0.5,
+        apply=filters.frequency_penalty,
     )
     no_repeat_ngram_size: int = setting(
         0,
@@ -80,11 +195,40 @@ class Warp:
         "never write an n-gram of this size twice",
         example=2,
         apply=filters.no_repeat_ngram_size,
+        kw_only=False,
+    )
+    bad_words: Iterable[Iterable[int]] = setting(
+        (),
+        Sequences(),
+        BAN,
+        "bad words",
+        "never write this text, with or without a space before it; repeatable",
+        example=((5, 7),),
+        apply=filters.bad_words,
+    )
+    end_after: tuple = setting(
+        (),
+        LengthAndIds(),
+        BAN,
+        "too early to end",
+        "a length and the end ids",
+        example=(9, (2,)),
+        apply=filters.end_after,
+        public=False,
+    )
+    suppress: Iterable[int] = setting(
+        (),
+        Ids(),
+        BAN,
+        "suppressed",
+        "never write the token with this id; repeatable",
+        example=(7,),
+        apply=filters.suppress,
     )
 
     def __post_init__(self):
-        for name, row in SETTINGS.items():
-            row.kind.check(name, getattr(self, name))
+        for name, row in ROWS.items():  # frozen, but lists become tuples
+            object.__setattr__(self, name, row.kind.check(name, getattr(self, name)))
 
     def __call__(self, logits, history):
         """logits [V] after the token ids `history` -> probabilities [V] of the same dtype.
@@ -113,19 +257,29 @@ class Warp:
 
     def only(self, *stages):
         """A warp with the settings of these stages alone, the others off."""
-        off = {n: row.off for n, row in SETTINGS.items() if row.stage not in stages}
+        off = {n: row.off for n, row in ROWS.items() if row.stage not in stages}
         return dataclasses.replace(self, **off)
+
+    def check_ids(self, vocab_size):
+        """`InputError` for an id in a setting that a vocabulary of this size lacks."""
+        for rows in self._set.values():
+            for row, value in rows:
+                for i in row.kind.ids(value):
+                    if i >= vocab_size:
+                        wanted = f"an id from 0 to {vocab_size - 1}"
+                        raise InputError(f"{row.name}: got id {i}, {wanted} was wanted")
 
     def _filter(self, scores):
         """From scores [V] to probabilities; ValueError where they are none."""
         if self._set[CUT] and np.isfinite(scores.max()):  # else the kernel says what is wrong
             for row, value in self._set[CUT]:
-                scores = np.where(row.apply(scores, value), scores, -np.inf)
+                scores = _ban(scores, np.flatnonzero(~row.apply(scores, value)))
         later = [(row, value) for row, value in self._set[FILTER] if row.apply is not None]
         settings = (float(self.temperature), min(self.top_k, len(scores)), float(self.top_p))
         if self.temperature == 0 or all(row.name == "epsilon" for row, _ in later):
             return kernels.sampling_filter(scores, *settings, float(self.epsilon))
-        probs = kernels.sampling_filter(scores.astype(np.float64), *settings, 0.0)
+        wide = scores.astype(np.float64) if scores.dtype == np.float32 else scores
+        probs = kernels.sampling_filter(wide, *settings, 0.0)
         for row, value in later:
             probs = np.where(row.apply(probs, value), probs, 0)
             probs /= probs.sum()
@@ -134,14 +288,15 @@ class Warp:
     @cached_property
     def _set(self):
         """{stage: [(row, value)]} of what is not off, in the order in which it applies."""
-        values = [(row, getattr(self, name)) for name, row in SETTINGS.items()]
+        values = [(row, getattr(self, name)) for name, row in ROWS.items()]
         return {
             stage: [(r, value) for r, value in values if r.stage == stage and value != r.off]
             for stage in STAGES
         }
 
 
-SETTINGS = table(Warp)  # {name: Setting}
+ROWS = table(Warp)  # {name: Setting}
+SETTINGS = {name: row for name, row in ROWS.items() if row.public}  # those that a user sets
 
 
 def _ban(logits, ids):

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from importlib import resources
 
-from ..decoding.warp import SETTINGS
+from ..decoding.warp import ROWS
 from ..models.labels import Spelling
 from ..speculation.rounds import Round, acceptance
 from .beam import Tree
@@ -109,7 +109,7 @@ def _facts(recording, names):
         "summary": summary(recording),
         "reason": recording.finish_reason,
         "settings": recording.settings,
-        "words": {"alpha": "alpha"} | {name: row.label for name, row in SETTINGS.items()},
+        "words": {"alpha": "alpha"} | {name: row.label for name, row in ROWS.items()},
         "prompt": recording.prompt,
         "labels": {str(i): names.label(i) for i in sorted(ids)},
         "steps": steps,

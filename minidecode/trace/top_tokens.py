@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..decoding.settings import PENALTY, in_order
-from ..decoding.warp import SETTINGS, Warp
+from ..decoding.warp import ROWS, Warp
 
 SHOWN = 8  # tokens of each distribution
 
@@ -69,7 +69,7 @@ def cuts_of(warp, distribution):
     distribution(warp) -> probs [V]. The settings are put in one after the other, so what each cuts
     is what the real filter leaves no more. A setting that made tokens less likely cut none.
     """
-    off = {row.name: row.off for row in in_order(SETTINGS.values()) if row.stage != PENALTY}
+    off = {row.name: row.off for row in in_order(ROWS.values()) if row.stage != PENALTY}
     current = dataclasses.replace(warp, **(off | {"temperature": warp.temperature or 1.0}))
     left, found = distribution(current) > 0, []
     for name in off:
