@@ -15,7 +15,7 @@ from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
 from .decoding.step import Step
 from .decoding.stream import TextStream
-from .decoding.warp import Warp
+from .decoding.warp import SETTINGS, Warp
 from .errors import InputError
 from .speculation.contrastive import speculative_contrastive
 from .speculation.loop import speculative, speculative_many
@@ -26,8 +26,6 @@ NEEDS = {  # options that only have an effect beside another
     "amateur": ("alpha", "beta", "amateur_temperature"),
     "num_beams": ("length_penalty", "early_stopping", "num_return_sequences", "trace"),
 }
-SETTINGS = tuple(field.name for field in dataclasses.fields(Warp))
-PENALTIES = ("repetition_penalty", "no_repeat_ngram_size")  # the settings beam search takes too
 
 
 # Which decoder runs
@@ -64,12 +62,7 @@ class Choice:
     @property
     def draws(self) -> bool:
         """Whether chance has a part in the text."""
-        if self.decoder.function is beam_search:
-            return False
-        warp = self.options.get("warp")
-        if warp is None:
-            return self.decoder in (SAMPLING, SPECULATIVE)
-        return warp.temperature != 0
+        return self.decoder.function is not beam_search and self.options["warp"].temperature != 0
 
     def start(self, prompt: Prompt) -> Any:
         """The steps of the decoder; of beam search, the hypotheses."""
@@ -89,9 +82,9 @@ def choose(model: Model, options: dict[str, Any]) -> Choice:
     draft, amateur = options.pop("draft", None), options.pop("amateur", None)
     if "num_beams" in options:
         return _choose_beams(model, draft, amateur, options)
-    _take_settings(options, greedy=amateur is not None)
+    _put_warp(options, contrastive=amateur is not None)
     if draft is None and amateur is None:
-        greedy = "warp" in options and options["warp"].temperature == 0
+        greedy = options["warp"].temperature == 0
         return Choice(GREEDY if greedy else SAMPLING, (model,), options)
     if amateur is None:
         return Choice(SPECULATIVE, (model, draft), options)
@@ -111,23 +104,21 @@ def missing_need(options: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _take_settings(options, greedy):
-    """Settings of the warp that stand among the options become `warp`.
+def _put_warp(options, contrastive):
+    """The settings of the warp that stand among the options become `warp`.
 
-    greedy: temperature 0 where nothing says how to draw, as with an amateur.
+    With an amateur the best score is taken unless a setting shapes what is sampled.
     """
     settings = {name: options.pop(name) for name in SETTINGS if name in options}
-    if not settings:
-        return
-    if "warp" in options:
+    if "warp" not in options:
+        best = contrastive and not any(SETTINGS[name].shapes for name in settings)
+        options["warp"] = Warp(**({"temperature": 0} if best else {}), **settings)
+    elif settings:
         raise InputError(f"{next(iter(settings))}: got it beside a warp, one of them was wanted")
-    if greedy and settings.keys() <= set(PENALTIES):
-        settings["temperature"] = 0
-    options["warp"] = Warp(**settings)
 
 
 def _choose_beams(model, draft, amateur, options):
-    sampling = [name for name in SETTINGS if name not in PENALTIES]
+    sampling = [name for name, row in SETTINGS.items() if row.shapes]
     given = options if draft is None else options | {"draft": draft}
     for name in ("warp", "chance", "draft", *sampling):
         if name in given:
@@ -171,6 +162,7 @@ def _with_settings(function):
     parameters += [
         inspect.Parameter(f.name, rest.KEYWORD_ONLY, default=None, annotation=f.type | None)
         for f in dataclasses.fields(Warp)
+        if f.name in SETTINGS
     ]
     function.__signature__ = signature.replace(parameters=parameters)
     return function

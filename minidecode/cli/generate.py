@@ -3,7 +3,8 @@
 import json
 import sys
 
-from .options import add_decoding, check_dependants, limit_options, model_options, warp_and_chance
+from ..generation import generate
+from .options import add_decoding, check_dependants, drawing_options, limit_options, model_options
 from .shared import load, print_table, read_prompt
 
 SEPARATOR = "-" * 20  # between several hypotheses
@@ -24,11 +25,9 @@ def add(subparsers):
 
 def run(args):
     check_dependants(args)
-    options = warp_and_chance(args)
+    options = drawing_options(args)
     prompt = read_prompt(args)
     model, tokenizer = load(args.model)
-    from ..generation import generate
-
     options |= model_options(args) | limit_options(args, tokenizer)
     chance = options.get("chance")
     if args.json:

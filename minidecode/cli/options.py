@@ -1,20 +1,21 @@
 """The options that choose a decoder, of the commands that write a text."""
 
+from ..decoding.chance import Dice, GumbelDice
+from ..errors import InputError
+from ..generation import NEEDS, missing_need
 from .shared import (
     SAMPLING_ONLY,
     add_model,
     add_prompt,
     add_warp,
+    flag,
     given,
     given_warp,
     load,
     refuse_without_effect,
 )
 
-DRAFT_OPTIONS = ("num_draft_tokens", "schedule")
 PROMPT_LOOKUP = "prompt-lookup"
-CONTRAST_OPTIONS = ("alpha", "beta", "amateur_temperature")
-BEAM_OPTIONS = ("length_penalty", "early_stopping", "num_return_sequences")
 
 
 def add_decoding(parser, max_new_tokens):
@@ -87,35 +88,29 @@ def add_beams(parser):
 
 def check_dependants(args):
     """Refuse options of a decoder that was not chosen; needs nothing loaded."""
-    for name, dependants in (
-        ("draft", DRAFT_OPTIONS),
-        ("amateur", CONTRAST_OPTIONS),
-        ("num_beams", BEAM_OPTIONS),
-    ):
-        if getattr(args, name) is None:
-            refuse_without_effect(args, dependants, f"without --{name.replace('_', '-')}")
+    without = missing_need(given(args, vars(args)))
+    if without is not None:
+        raise InputError("{} has no effect without {}".format(*map(flag, without)))
 
 
-def warp_and_chance(args):
+def drawing_options(args):
     """What is sampled, and how: arguments of `generate` from the command line's."""
-    from ..decoding.chance import Dice, GumbelDice
-    from ..decoding.warp import Warp
-
     settings = given_warp(args)
     if args.num_beams is not None:
         names = (*SAMPLING_ONLY, "seed", "coupled", "greedy", "draft", "stop")
         refuse_without_effect(args, names, "with --num-beams")
-        return settings  # repetition_penalty and no_repeat_ngram_size
+        return settings
     sampling = (*SAMPLING_ONLY, "seed", "coupled")
     if args.greedy:
         refuse_without_effect(args, sampling, "with --greedy")
-        return {"warp": Warp(temperature=0, **settings)}
+        return {"temperature": 0, **settings}
     if args.amateur is None:
         settings = {"temperature": 0.8, "top_p": 0.95} | settings
     elif not given(args, sampling):
-        return {"warp": Warp(temperature=0, **settings)}  # the best score, as in the paper
-    chance = (GumbelDice if args.coupled else Dice)(args.seed)
-    return {"warp": Warp(**settings), "chance": chance}
+        return settings
+    else:
+        settings = {"temperature": 1.0} | settings
+    return {"chance": (GumbelDice if args.coupled else Dice)(args.seed), **settings}
 
 
 def model_options(args):
@@ -140,21 +135,21 @@ def draft_options(args, amateur=None):
         draft = PromptLookupDraft()
     else:
         draft = amateur if args.draft == args.amateur else load(args.draft)[0]
-    return {"draft": draft, **given(args, DRAFT_OPTIONS)}
+    return {"draft": draft, **given(args, NEEDS["draft"])}
 
 
 def contrast_options(args):
     """The arguments of `generate` for contrastive decoding; loads the amateur."""
     if args.amateur is None:
         return {}
-    return {"amateur": load(args.amateur)[0], **given(args, CONTRAST_OPTIONS)}
+    return {"amateur": load(args.amateur)[0], **given(args, NEEDS["amateur"])}
 
 
 def beam_options(args):
     """The arguments of `generate` for beam search."""
     if args.num_beams is None:
         return {}
-    options = {"num_beams": args.num_beams, **given(args, BEAM_OPTIONS)}
+    options = {"num_beams": args.num_beams, **given(args, NEEDS["num_beams"])}
     if args.early_stopping in ("true", "false"):
         options["early_stopping"] = args.early_stopping == "true"
     return options

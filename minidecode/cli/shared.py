@@ -41,7 +41,8 @@ def is_given(value):
 
 def given(args, names):
     """Those options that stand on the command line, as a dict."""
-    return {name: getattr(args, name) for name in names if is_given(getattr(args, name))}
+    found = {name: getattr(args, name, None) for name in names}
+    return {name: value for name, value in found.items() if is_given(value)}
 
 
 def given_warp(args):
@@ -53,7 +54,12 @@ def refuse_without_effect(args, names, reason):
     """An option that would be ignored is an error."""
     for name in names:
         if is_given(getattr(args, name)):
-            raise InputError(f"--{name.replace('_', '-')} has no effect {reason}")
+            raise InputError(f"{flag(name)} has no effect {reason}")
+
+
+def flag(name):
+    """What the command line calls an option of the library."""
+    return "--" + name.replace("_", "-")
 
 
 def read_prompt(args):

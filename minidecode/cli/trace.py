@@ -1,24 +1,24 @@
 """`minidecode trace`: a text with what happened at each token, as lines or as a page."""
 
 import argparse
-import dataclasses
+import itertools
 import os
 import sys
 from pathlib import Path
 
+from .. import generation
 from ..decoding.chance import is_coupled
+from ..decoding.warp import SETTINGS
 from ..errors import InputError
+from ..generation import NEEDS, choose
 from .options import (
-    BEAM_OPTIONS,
-    CONTRAST_OPTIONS,
-    DRAFT_OPTIONS,
     add_decoding,
     check_dependants,
+    drawing_options,
     limit_options,
     model_options,
-    warp_and_chance,
 )
-from .shared import given, load, read_prompt
+from .shared import given, given_warp, load, read_prompt
 
 LEGEND = """\
 With a draft there is a line a round: its number, drafts accepted and drafted, then the tokens.
@@ -52,7 +52,7 @@ def add(subparsers):
 
 def run(args):
     check_dependants(args)
-    options = warp_and_chance(args)
+    options = drawing_options(args)
     if args.html is not None and not Path(args.html).absolute().parent.is_dir():
         raise InputError(f"--html: got {args.html}, a file in a directory that exists was wanted")
     prompt = read_prompt(args)
@@ -61,12 +61,13 @@ def run(args):
     from ..trace.page import Recording, page, summary
     from ..trace.terminal import legend, step_lines, tree_lines
 
-    settings = settings_shown(args, options)
     options |= model_options(args) | limit_options(args, tokenizer)
+    choice = choose(model, options)
+    settings = settings_shown(args, choice)
     style = {"colour": wants_colour(args.color), "explain": args.explain}
     spelling = Spelling(tokenizer, model.eos)
-    title, names, steps = decode(model, prompt, **options)
-    recording = Recording(title, prompt, settings, names)
+    steps = trace(choice, prompt)
+    recording = Recording(choice.decoder.title, prompt, settings, choice.decoder.roles)
     if args.seed is None and "seed" in settings:
         print(f"seed: {settings['seed']}", file=sys.stderr)
     if args.num_beams is not None:
@@ -83,48 +84,32 @@ def run(args):
         Path(args.html).write_text(page(recording, tokenizer, model.eos), encoding="utf-8")
 
 
-def decode(model, prompt, *, draft=None, amateur=None, **options):
-    """(title, names of the two sides, `Traced` steps or the tree) of the decoder chosen."""
-    from ..decoding.contrastive import Contrast
+def trace(choice, prompt):
+    """The `Traced` steps of the decoder chosen, or its tree."""
     from ..trace.beam import trace_beam
     from ..trace.contrastive import trace_contrastive, trace_speculative_contrastive
     from ..trace.sampling import trace_sample
     from ..trace.speculative import trace_speculative
 
-    contrasted, drafted = ("expert", "amateur"), ("target", "draft")
-    if "num_beams" in options:
-        names = ("model", None)
-        if amateur is not None:
-            settings = {n: options.pop(n) for n in CONTRAST_OPTIONS if n in options}
-            options |= {"amateur": amateur, "contrast": Contrast(**settings)}
-            names = contrasted
-        return "Beam search", names, trace_beam(model, prompt, **options)
-    if amateur is not None and draft is None:
-        steps = trace_contrastive(model, amateur, prompt, **options)
-        return "Contrastive decoding", contrasted, steps
-    if amateur is not None:
-        if draft is not amateur:
-            raise InputError("--draft: with --amateur the amateur drafts, and no other model")
-        steps = trace_speculative_contrastive(model, amateur, prompt, **options)
-        return "Speculative contrastive decoding", contrasted, steps
-    if draft is not None:
-        steps = trace_speculative(model, draft, prompt, **options)
-        return "Speculative decoding", drafted, steps
-    title = "Ancestral sampling" if options["warp"].temperature else "Greedy decoding"
-    return title, ("model", None), trace_sample(model, prompt, **options)
+    tracers = {
+        generation.sample: trace_sample,
+        generation.beam_search: trace_beam,
+        generation.contrastive: trace_contrastive,
+        generation.speculative: trace_speculative,
+        generation.speculative_contrastive: trace_speculative_contrastive,
+    }
+    return tracers[choice.decoder.function](*choice.models, prompt, **choice.options)
 
 
-def settings_shown(args, options):
+def settings_shown(args, choice):
     """What was asked for, by name, with the defaults of the command."""
-    models = ("model", "draft", "amateur", "num_beams")
-    settings = given(args, (*models, *DRAFT_OPTIONS, *CONTRAST_OPTIONS, *BEAM_OPTIONS))
-    if "warp" not in options:
-        return settings | options
-    for field in dataclasses.fields(options["warp"]):
-        value = getattr(options["warp"], field.name)
-        if value != field.default:
-            settings[field.name] = value
-    chance = options.get("chance")
+    settings = given(args, ("model", *NEEDS, *itertools.chain(*NEEDS.values())))
+    warp, chance = choice.options.get("warp"), choice.options.get("chance")
+    if warp is None:  # beam search takes settings as they are
+        return settings | given_warp(args)
+    for name, row in SETTINGS.items():
+        if getattr(warp, name) != row.off:
+            settings[name] = getattr(warp, name)
     if chance is not None:
         settings["seed"] = f"{chance.seed}, coupled" if is_coupled(chance) else chance.seed
     return settings
