@@ -4,7 +4,7 @@ import contextlib
 import json
 import tempfile
 
-from .shared import add_model, load, numbers, print_table, progress_bar
+from .shared import DEFAULT_DRAFT, add_model, load, numbers, print_table, progress_bar
 
 COLUMNS = {  # figure: heading
     "tokens/s": "tokens/s",
@@ -26,7 +26,7 @@ def add(kinds):
     )
     parser.set_defaults(run=run)
     add_model(parser)
-    parser.add_argument("--draft", default="storyteller-1m", help="default: %(default)s")
+    parser.add_argument("--draft", default=DEFAULT_DRAFT, help="default: %(default)s")
     parser.add_argument(
         "--like", metavar="SHAPE", help="grow the model to gpt2, gpt2-medium or gpt2-large first"
     )

@@ -7,21 +7,11 @@ import sys
 from pathlib import Path
 
 from ..errors import InputError
-from .comparing import METHODS, SECOND_MODEL, as_json, measure
-from .shared import add_model, print_table
+from ..measure import compare
+from .comparing import METHODS, as_json, measure
+from .shared import DEFAULT_DRAFT, add_model, print_table
 
-HEADS = {
-    "entropy_1": "entropy-1",
-    "entropy_2": "entropy-2",
-    "entropy_3": "entropy-3",
-    "distinct_1": "distinct-1",
-    "distinct_2": "distinct-2",
-    "repeats": "repeats",
-    "perplexity": "perplexity",
-    "tokens": "tokens",
-    "tokens_per_second": "tokens/s",
-    "acceptance_rate": "accepted",
-}
+HEADS = {name: head for name, (head, _) in compare.HEADINGS.items()}
 
 
 def add(subparsers):
@@ -46,7 +36,7 @@ def add(subparsers):
         parser.add_argument(
             f"--{name}",
             metavar="MODEL",
-            help=f"the second model of {methods} methods ({SECOND_MODEL} for the default model)",
+            help=f"the second model of {methods} methods ({DEFAULT_DRAFT} for the default model)",
         )
     parser.add_argument(
         "--prompts", metavar="FILE", help="prompts, one a line (default: 8 stories)"
@@ -60,12 +50,20 @@ def add(subparsers):
 
 
 def run(args):
-    from ..measure import compare
-
     prompts = read_prompts(args.prompts) if args.prompts is not None else compare.PROMPTS
-    names, compared = measure(args, args.methods, prompts)
+    measured = measure(
+        args.methods,
+        prompts,
+        model=args.model,
+        draft=args.draft,
+        amateur=args.amateur,
+        seeds=args.seeds,
+        max_new_tokens=args.max_new_tokens,
+        ignore_eos=args.ignore_eos,
+    )
+    compared = measured.compared
     if args.json:
-        print(json.dumps(as_json(args, prompts, names, compared)))
+        print(json.dumps(as_json(measured)))
     elif args.csv:
         write_csv(compared)
     else:

@@ -1,75 +1,98 @@
-"""What `minidecode compare` and `minidecode plot metrics` share: the methods, run and gathered."""
+"""What `minidecode compare` and `minidecode plot metrics` share: the methods are run."""
 
 import contextlib
+from dataclasses import dataclass
 
 from ..errors import InputError
-from .shared import DEFAULT_MODEL, load, progress_bar, refuse_without_effect
+from ..measure import compare
+from .shared import DEFAULT_DRAFT, DEFAULT_MODEL, flag, load, progress_bar
 
 METHODS = ("greedy", "beam:4", "sample", "sample:top_p=0.9", "contrastive:alpha=0.1")
-SECOND_MODEL = "storyteller-1m"  # the smaller one of the embedded pair
+SECOND_MODELS = {"draft": "speculative", "amateur": "contrastive"}  # option: kind of method
 
 
-def measure(args, labels, prompts):
-    """({"draft" or "amateur": name}, what `compare.compare` found), with a progress bar."""
-    from ..measure import compare
+@dataclass(frozen=True)
+class Measured:
+    """What `measure` was given and what it found.
 
+    names     {"model": name, and "draft" or "amateur" where there was one}
+    compared  as `compare.compare` returns it
+    """
+
+    names: dict[str, str]
+    prompts: tuple[str, ...]
+    seeds: int
+    max_new_tokens: int
+    compared: list
+
+
+def measure(
+    labels,
+    prompts,
+    *,
+    model=None,
+    draft=None,
+    amateur=None,
+    seeds=None,
+    max_new_tokens=None,
+    ignore_eos=False,
+):
+    """Run the methods over the prompts, with a progress bar: `Measured`. None is the default."""
+    model = model or DEFAULT_MODEL
+    seeds = 3 if seeds is None else seeds
+    max_new_tokens = 100 if max_new_tokens is None else max_new_tokens
     methods = [compare.parse_method(label) for label in labels or METHODS]
-    names = second_models(args, methods)
-    models = {}
-    for name in (args.model, *names.values()):
-        if name not in models:
-            models[name] = load(name)
-    target, tokenizer = models[args.model]
-    options = {kind: models[name][0] for kind, name in names.items()}
-    if getattr(args, "ignore_eos", False):
+    names = {"model": model, **second_models(methods, model, draft=draft, amateur=amateur)}
+    models = {name: load(name) for name in dict.fromkeys(names.values())}
+    options = {role: models[name][0] for role, name in names.items() if role != "model"}
+    if ignore_eos:
         options["eos"] = None
     with contextlib.ExitStack() as stack:
         bar = progress_bar()
         if bar is not None:
-            total = compare.n_texts(methods, prompts, args.seeds)
+            total = compare.n_texts(methods, prompts, seeds)
             bar = stack.enter_context(bar(total=total, unit=" texts"))
         compared = compare.compare(
             methods,
             prompts,
-            target=target,
-            tokenizer=tokenizer,
-            seeds=args.seeds,
-            max_new_tokens=args.max_new_tokens,
+            target=models[model][0],
+            tokenizer=models[model][1],
+            seeds=seeds,
+            max_new_tokens=max_new_tokens,
             on_text=bar and bar.update,
             **options,
         )
-    return names, compared
+    return Measured(names, tuple(prompts), seeds, max_new_tokens, compared)
 
 
-def second_models(args, methods):
+def second_models(methods, model, **given):
     """{"draft" or "amateur": name} of the second models that the methods need."""
     names = {}
-    for option, kind in (("draft", "speculative"), ("amateur", "contrastive")):
-        needed = any(method.kind == kind for method in methods)
-        if not needed:
-            refuse_without_effect(args, (option,), f"without a {kind} method")
-        elif getattr(args, option) is not None:
-            names[option] = getattr(args, option)
-        elif args.model == DEFAULT_MODEL:
-            names[option] = SECOND_MODEL
+    for option, kind in SECOND_MODELS.items():
+        if not any(method.kind == kind for method in methods):
+            if given[option] is not None:
+                raise InputError(f"{flag(option)} has no effect without a {kind} method")
+        elif given[option] is not None:
+            names[option] = given[option]
+        elif model == DEFAULT_MODEL:
+            names[option] = DEFAULT_DRAFT
         else:
-            raise InputError(f"--{option}: {kind} methods need one with --model {args.model}")
+            raise InputError(f"{flag(option)}: {kind} methods need one with --model {model}")
     return names
 
 
-def as_json(args, prompts, names, compared):
+def as_json(measured):
     rows = []
-    for method, estimates in compared:
-        row = {"method": method.label, "seeds": args.seeds if method.draws else None}
+    for method, estimates in measured.compared:
+        row = {"method": method.label, "seeds": measured.seeds if method.draws else None}
         for name, estimate in estimates.items():
             row[name] = estimate.mean
             row[f"{name}_error"] = estimate.standard_error
         rows.append(row)
     return {
-        "model": args.model,
-        **names,
-        "prompts": list(prompts),
-        "seeds": args.seeds,
-        "max_new_tokens": args.max_new_tokens,
+        **measured.names,
+        "prompts": list(measured.prompts),
+        "seeds": measured.seeds,
+        "max_new_tokens": measured.max_new_tokens,
         "methods": rows,
     }

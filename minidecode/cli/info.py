@@ -2,6 +2,13 @@
 
 import json
 
+import numpy as np
+
+from .. import kernels
+from ..models.checkpoint import Checkpoint
+from ..models.config import Config
+from ..models.loading import find
+from ..models.tokenizer import Tokenizer
 from .shared import DEFAULT_MODEL, print_table
 
 
@@ -28,11 +35,7 @@ def run(args):
 
 
 def kernel_facts():
-    import importlib.metadata
-
-    import numpy as np
-
-    from .. import kernels
+    import importlib.metadata  # slow, and rarely wanted
 
     try:
         version = importlib.metadata.version("minidecode")
@@ -48,11 +51,6 @@ def kernel_facts():
 
 
 def model_facts(name):
-    from ..models.checkpoint import Checkpoint
-    from ..models.config import Config
-    from ..models.loading import find
-    from ..models.tokenizer import Tokenizer
-
     directory = find(name)
     config = Config.read(directory)
     checkpoint = Checkpoint(directory)

@@ -3,6 +3,7 @@
 from ..decoding.chance import Dice, GumbelDice
 from ..errors import InputError
 from ..generation import NEEDS, missing_need
+from ..speculation.drafts import PromptLookupDraft
 from .shared import (
     SAMPLING_ONLY,
     add_model,
@@ -130,8 +131,6 @@ def draft_options(args, amateur=None):
     if args.draft is None:
         return {}
     if args.draft == PROMPT_LOOKUP:
-        from ..speculation.drafts import PromptLookupDraft
-
         draft = PromptLookupDraft()
     else:
         draft = amateur if args.draft == args.amateur else load(args.draft)[0]

@@ -1,23 +1,24 @@
 """`minidecode plot`: pictures of how decoders behave, each from a measured run."""
 
-import argparse
 import json
 import sys
 
 from ..decoding.warp import SETTINGS
 from ..errors import InputError, MinidecodeError
+from ..measure.prompts import PROMPTS
+from .comparing import as_json, measure
 from .shared import (
+    DEFAULT_DRAFT,
     DEFAULT_MODEL,
     add_warp,
     given_warp,
     load,
     numbers,
     progress_bar,
-    read_prompt,
+    read_text,
     refuse_without_effect,
 )
 
-DRAFT = "storyteller-1m"
 PLOTS = {
     "runtime": "time per prompt against the number of drafts, with plain decoding and theory",
     "probability": "token probabilities of beam search's text and of a human one",
@@ -29,7 +30,7 @@ PLOTS = {
 MODEL = {"model": (str, f"default: {DEFAULT_MODEL}")}
 SPECULATION = {
     **MODEL,
-    "draft": (str, f"default: {DRAFT}"),
+    "draft": (str, f"default: {DEFAULT_DRAFT}"),
     "k": (str, "tokens drafted a round, as in 1,2,4 (default: 1 to 10)"),
     "temperatures": (str, "as in 0,1 (the default)"),
     "max_new_tokens": (int, "length of a text (default: 64)"),
@@ -60,8 +61,8 @@ OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what m
     "acceptance": {**SPECULATION, "prompts": (int, "how many, 1 to 8 (default: 8)")},
     "metrics": {
         **MODEL,
-        "draft": (str, f"of speculative methods ({DRAFT} for the default model)"),
-        "amateur": (str, f"of contrastive methods ({DRAFT} for the default model)"),
+        "draft": (str, f"of speculative methods ({DEFAULT_DRAFT} for the default model)"),
+        "amateur": (str, f"of contrastive methods ({DEFAULT_DRAFT} for the default model)"),
         "method": (list, "as for `minidecode compare`; repeatable (default: its methods)"),
         "seeds": (int, "default: 3"),
         "max_new_tokens": (int, "default: 100"),
@@ -148,8 +149,7 @@ def probability(args):
         args, prompt_words="prompt_words", max_new_tokens="max_new_tokens", num_beams="num_beams"
     )
     if args.text_file is not None:
-        source = argparse.Namespace(prompt=None, prompt_file=args.text_file)
-        options["text"] = read_prompt(source)
+        options["text"] = read_text(args.text_file)
     engine, names = one_model(args)
     return names, probability(*engine, **options)
 
@@ -185,9 +185,8 @@ def acceptance(args):
 
 def speculation(args, measure, n_prompts):
     from ..measure.inflate import load_inflated
-    from ..measure.speculation import PROMPTS
 
-    names = {"model": args.model or DEFAULT_MODEL, "draft": args.draft or DRAFT}
+    names = {"model": args.model or DEFAULT_MODEL, "draft": args.draft or DEFAULT_DRAFT}
     names["like"] = getattr(args, "like", None)
     n_prompts = n_prompts if args.prompts is None else args.prompts
     if not 1 <= n_prompts <= len(PROMPTS):
@@ -207,14 +206,16 @@ def speculation(args, measure, n_prompts):
 
 
 def metrics(args):
-    from ..measure.compare import PROMPTS
-    from .comparing import as_json, measure
-
-    args.model = args.model or DEFAULT_MODEL
-    args.seeds = 3 if args.seeds is None else args.seeds
-    args.max_new_tokens = 100 if args.max_new_tokens is None else args.max_new_tokens
-    names, compared = measure(args, args.method, PROMPTS)
-    return {}, as_json(args, PROMPTS, names, compared)
+    measured = measure(
+        args.method,
+        PROMPTS,
+        model=args.model,
+        draft=args.draft,
+        amateur=args.amateur,
+        seeds=args.seeds,
+        max_new_tokens=args.max_new_tokens,
+    )
+    return {}, as_json(measured)
 
 
 MEASURE = {

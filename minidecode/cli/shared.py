@@ -5,8 +5,9 @@ from pathlib import Path
 
 from ..decoding.warp import SETTINGS
 from ..errors import InputError
+from ..models import loading
 
-DEFAULT_MODEL = "storyteller-6m"
+DEFAULT_MODEL, DEFAULT_DRAFT = loading.EMBEDDED
 
 SAMPLING_ONLY = tuple(name for name, row in SETTINGS.items() if row.shapes)
 
@@ -67,11 +68,14 @@ def read_prompt(args):
     if args.prompt is not None and args.prompt_file is not None:
         raise InputError("prompt: got one as an argument and one in a file, one was wanted")
     if args.prompt_file is not None:
-        source, data = args.prompt_file, Path(args.prompt_file).read_bytes()
-    elif args.prompt == "-":
-        source, data = "standard input", sys.stdin.buffer.read()
-    else:
-        return args.prompt or ""
+        return read_text(args.prompt_file)
+    return read_text("-") if args.prompt == "-" else args.prompt or ""
+
+
+def read_text(path):
+    """The text of a UTF-8 file, or for - of standard input, without its last line break."""
+    source = "standard input" if path == "-" else path
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -83,9 +87,7 @@ def read_prompt(args):
 
 def load(name):
     """`minidecode.load` with a progress bar; on the way through layers too, for long prompts."""
-    from ..models.loading import load
-
-    model, tokenizer = load(name, progress=progress_bar())
+    model, tokenizer = loading.load(name, progress=progress_bar())
     bar = progress_bar()
     if bar is not None:
         model.watch = lambda blocks: bar(blocks, desc="reading the prompt", unit=" layers")

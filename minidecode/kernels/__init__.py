@@ -11,7 +11,8 @@ import logging
 import os
 from types import SimpleNamespace
 
-from ..errors import BackendError, InputError
+from ..checks import whole
+from ..errors import BackendError
 from .packing import Packed, pack
 from .reference import *  # noqa: F403  names and signatures; what is in use replaces them below
 from .reference import __all__ as KERNELS
@@ -95,8 +96,7 @@ globals().update({name: getattr(_kernels, name) for name in KERNELS})
 
 def set_num_threads(n):
     """Use n threads from now on (compiled kernels; NumPy's own threads are its BLAS's affair)."""
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
-        raise InputError(f"threads: got {n!r}, a whole number from 1 to {MAX_THREADS} was wanted")
+    n = whole("threads", n, 1, MAX_THREADS)
     if backend == "native":
         _kernels.set_num_threads(n)
 

@@ -15,25 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..checks import whole
 from ..decoding.chance import Dice
 from ..decoding.contrastive import Contrast
-from ..decoding.warp import SETTINGS, Warp
+from ..decoding.warp import SETTINGS
 from ..errors import InputError
-from ..generation import generate
+from ..generation import choose, generate
 from ..speculation.rounds import acceptance
 from . import metrics
 from .metrics import token_logprobs
-
-PROMPTS = (
-    "Once upon a time there was a little girl who",
-    "One day, a boy and his dog went to the park.",
-    "Long ago, in a small house by the forest, lived an old woman.",
-    "The king had three sons, and the youngest",
-    "Tom was sad because he could not find his",
-    "A bird sat in the tall tree and looked down at the garden.",
-    "Mother said to the children,",
-    "It was a cold winter night when the fox",
-)
+from .prompts import PROMPTS as PROMPTS
 
 _WARP = {name: row.kind.parse for name, row in SETTINGS.items()}
 _PENALTIES = {name: _WARP[name] for name, row in SETTINGS.items() if not row.shapes}
@@ -59,7 +50,19 @@ MEASURES = {  # of the words of one text
     "distinct_2": functools.partial(metrics.distinct, n=2),
     "repeats": functools.partial(metrics.share_in_repeats, n=4),
 }
-COLUMNS = (*MEASURES, "perplexity", "tokens", "tokens_per_second", "acceptance_rate")
+HEADINGS = {  # of each column: as the head of a table, and in words
+    "entropy_1": ("entropy-1", "entropy of words (bits)"),
+    "entropy_2": ("entropy-2", "entropy of 2-grams (bits)"),
+    "entropy_3": ("entropy-3", "entropy of 3-grams (bits)"),
+    "distinct_1": ("distinct-1", "distinct words / words"),
+    "distinct_2": ("distinct-2", "distinct 2-grams / all"),
+    "repeats": ("repeats", "share in repeated 4-grams"),
+    "perplexity": ("perplexity", "perplexity"),
+    "tokens": ("tokens", "tokens a text"),
+    "tokens_per_second": ("tokens/s", "tokens/s"),
+    "acceptance_rate": ("accepted", "drafts accepted"),
+}
+COLUMNS = tuple(HEADINGS)
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,10 @@ class Method:
     options: dict
 
     @property
-    def draws(self):
+    def draws(self) -> bool:
         """Whether chance has a part in its texts."""
-        greedy_unless_warped = self.kind == "contrastive" and not self.settings
-        always_greedy = self.kind in ("greedy", "beam") or self.settings.get("temperature") == 0
-        return not (always_greedy or greedy_unless_warped)
+        somebody = object()  # whoever drafts and whoever the amateur is
+        return choose(None, arguments(self, draft=somebody, amateur=somebody)).draws
 
 
 @dataclass(frozen=True)
@@ -121,23 +123,18 @@ def parse_method(label):
 
 def arguments(method, *, draft=None, amateur=None, chance=None):
     """The arguments of `generate` that make it decode by `method`."""
-    found = dict(method.options)
-    if "k" in found:
-        found["num_draft_tokens"] = found.pop("k")
-    if method.kind == "beam":
-        return found
+    found = {"num_draft_tokens" if n == "k" else n: value for n, value in method.options.items()}
+    found |= method.settings
     if method.kind == "greedy":
-        return {"warp": Warp(temperature=0, **method.settings)}
+        found["temperature"] = 0
     if method.kind == "contrastive":
         found["amateur"] = _need(method, "an amateur", amateur)
         if method.options.keys() & _DRAFTS.keys():
             found["draft"] = amateur  # speculative contrastive decoding
     if method.kind == "speculative":
         found["draft"] = _need(method, "a draft", draft)
-    if method.draws:
+    if method.kind != "beam":
         found["chance"] = chance
-    if method.settings or method.draws:
-        found["warp"] = Warp(**method.settings)
     return found
 
 
@@ -167,8 +164,7 @@ def compare(
     methods = [parse_method(m) if isinstance(m, str) else m for m in methods]
     if not prompts:
         raise InputError("prompts: got none, at least one was wanted")
-    if seeds < 1:
-        raise InputError(f"seeds: got {seeds!r}, at least 1 was wanted")
+    seeds = whole("seeds", seeds, 1)
 
     def write(prompt, options, **limits):
         result = generate(target, prompt, tokenizer=tokenizer, **options, **limits)

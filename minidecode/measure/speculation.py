@@ -22,17 +22,8 @@ from ..speculation.drafts import PromptLookupDraft
 from ..speculation.loop import speculative
 from ..speculation.rounds import Round, speculation_stats
 from ..speculation.theory import predicted_speedup
+from .prompts import PROMPTS as PROMPTS
 
-PROMPTS = (
-    "Once upon a time there was a little girl who",
-    "The king said to his three sons:",
-    "One day, Tom and his dog went to the park.",
-    "Deep in the forest there lived an old woman",
-    '"Where are you going?" asked the rabbit.',
-    "The children ran down to the sea, and there they",
-    "Lily was sad because she could not find her",
-    "In a small house by the river lived a miller with",
-)
 LENGTHS = (1, 2, 4, 6, 8)
 LOOKUP = 4  # tokens that prompt lookup drafts
 

@@ -6,23 +6,13 @@ tell apart; markers and hatches tell them apart without any colour.
 """
 
 from ..errors import InputError
+from ..measure.compare import HEADINGS
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 SERIES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"))
 NAN = float("nan")  # draws nothing
-METRICS = {  # columns of `compare`, and what they are
-    "entropy_1": "entropy of words (bits)",
-    "entropy_2": "entropy of 2-grams (bits)",
-    "entropy_3": "entropy of 3-grams (bits)",
-    "distinct_1": "distinct words / words",
-    "distinct_2": "distinct 2-grams / all",
-    "repeats": "share in repeated 4-grams",
-    "perplexity": "perplexity",
-    "tokens": "tokens a text",
-    "tokens_per_second": "tokens/s",
-    "acceptance_rate": "drafts accepted",
-}
+METRICS = {name: words for name, (_, words) in HEADINGS.items()}
 BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
 LABELLED = 80  # tokens whose names beside each other can still be read
 
