@@ -7,9 +7,9 @@ is that of `contrastive` with the same warp, and its greedy text the same.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from ..decoding.contracts import Chance, EndIds, Model, Prompt, Tokenizer
+from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.contrastive import Contrast, both
 from ..decoding.run import FROM_MODEL
 from ..decoding.warp import Warp
@@ -58,7 +58,7 @@ def speculative_contrastive(
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
     eos: EndIds = FROM_MODEL,
-    stop: Sequence[str] | None = (),
+    stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
 ) -> Iterator[Round]:
     """Yield one `Round` for each pass of the expert.

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import check_same_vocabulary
+from ..checks import check_same_vocabulary, shown
 from ..decoding.chance import Dice, is_coupled
-from ..decoding.contracts import Chance, EndIds, Model, Prompt, Tokenizer
+from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError, LogitsError
@@ -44,7 +44,7 @@ def speculative(
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
     eos: EndIds = FROM_MODEL,
-    stop: Sequence[str] | None = (),
+    stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
 ) -> Iterator[Round]:
     """Yield one `Round` for each pass of the target.
@@ -89,7 +89,7 @@ def speculative_many(
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
     eos: EndIds = FROM_MODEL,
-    stop: Sequence[str] | None = (),
+    stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
 ) -> Iterator[tuple[int, Round]]:
     """`speculative` for several prompts at once: yields (index of the prompt, its `Round`).
@@ -152,7 +152,7 @@ class Limits:
 
     max_new_tokens: int | None
     eos: EndIds
-    stop: Sequence[str] | None
+    stop: StopStrings
     tokenizer: Tokenizer | None
 
 
@@ -329,7 +329,7 @@ class Speculation:
 def choose_rule(verify_with, chance):
     """The rule of verification for this chance; `verify_with` is one of the user's own or None."""
     if verify_with is not None and not callable(verify_with):
-        raise InputError(f"verify: got {verify_with!r}, a rule of verification was wanted")
+        raise InputError(f"verify: got {shown(verify_with)}, a rule of verification was wanted")
     if not is_coupled(chance):
         return verify_with or verify
     if verify_with not in (None, verify_coupled):

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ..checks import shown, whole
 from ..errors import InputError
 from .theory import tokens_by_length
 
@@ -121,14 +122,12 @@ class Auto:
 SCHEDULES = {"constant": Constant, "heuristic": Heuristic, "auto": Auto}
 
 
-def make_schedule(schedule, num_draft_tokens):
+def make_schedule(schedule: str | Schedule, num_draft_tokens: int) -> Schedule:
     """A schedule from its name and first length; an object that is one already passes."""
-    k = num_draft_tokens
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise InputError(f"num_draft_tokens: got {k!r}, a whole number of at least 0 was wanted")
+    k = whole("num_draft_tokens", num_draft_tokens, 0)
     if hasattr(schedule, "next"):
         return schedule
-    if schedule not in SCHEDULES:
+    if not isinstance(schedule, str) or schedule not in SCHEDULES:
         names = ", ".join(SCHEDULES)
-        raise InputError(f"schedule: got {schedule!r}, one of {names} was wanted")
-    return SCHEDULES[schedule](int(k))
+        raise InputError(f"schedule: got {shown(schedule)}, one of {names} was wanted")
+    return SCHEDULES[schedule](k)
