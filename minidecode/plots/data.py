@@ -39,7 +39,7 @@ PASSAGE = (
 PROMPT_WORDS = 63  # its first two sentences
 
 PHRASES = (
-    ' "I don\'t know," said the fox.',  # what beam search falls into after the passage's beginning
+    '\n"What is the matter?" asked the fox.',  # beam search falls into this after the passage
     " I do not know.",
     " Ga! Ga!",
     " They played together every day and had lots of fun.",

@@ -88,6 +88,11 @@ def test_the_built_in_prompt_is_whole_sentences_of_the_passage(pair):
     assert plot_data.PASSAGE.startswith(data["prompt"] + " But the fox")
 
 
+def test_beam_search_falls_into_the_first_phrase_after_the_passages_beginning(pair):
+    beam, _ = plot_data.probability(*pair)["texts"]
+    assert "".join(beam["tokens"]).replace("\\n", "\n").count(plot_data.PHRASES[0]) > 1
+
+
 def test_a_text_is_cut_as_it_is_written():
     data = plot_data.probability(
         BIGRAMS, Letters(), " ab  ba ab\n", prompt_words=2, max_new_tokens=5, num_beams=1
