@@ -8,9 +8,20 @@ import os
 import sys
 
 from ..errors import InputError, LogitsError, MinidecodeError
-from . import bench, bench_speculative, compare, generate, inflate, info, plot, trace, verify
+from . import (
+    bench,
+    bench_speculative,
+    compare,
+    convert,
+    generate,
+    inflate,
+    info,
+    plot,
+    trace,
+    verify,
+)
 
-COMMANDS = (generate, trace, compare, verify, plot, inflate, info)
+COMMANDS = (generate, trace, compare, verify, plot, inflate, convert, info)
 
 
 class Parser(argparse.ArgumentParser):

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..measure import compare
 from .comparing import METHODS, as_json, measure
-from .shared import DEFAULT_DRAFT, add_model, print_table
+from .shared import DEFAULT_DRAFT, add_dtype, add_model, print_table
 
 HEADS = {name: head for name, (head, _) in compare.HEADINGS.items()}
 
@@ -38,6 +38,7 @@ def add(subparsers):
             metavar="MODEL",
             help=f"the second model of {methods} methods ({DEFAULT_DRAFT} for the default model)",
         )
+    add_dtype(parser, "draft_dtype", "the second model")
     parser.add_argument(
         "--prompts", metavar="FILE", help="prompts, one a line (default: 8 stories)"
     )

@@ -31,8 +31,10 @@ def measure(
     prompts,
     *,
     model=None,
+    dtype=None,
     draft=None,
     amateur=None,
+    draft_dtype=None,
     seeds=None,
     max_new_tokens=None,
     ignore_eos=False,
@@ -43,8 +45,10 @@ def measure(
     max_new_tokens = 100 if max_new_tokens is None else max_new_tokens
     methods = [compare.parse_method(label) for label in labels or METHODS]
     names = {"model": model, **second_models(methods, model, draft=draft, amateur=amateur)}
-    models = {name: load(name) for name in dict.fromkeys(names.values())}
-    options = {role: models[name][0] for role, name in names.items() if role != "model"}
+    kinds = {role: (name, draft_dtype) for role, name in names.items()} | {"model": (model, dtype)}
+    models = {kind: load(*kind) for kind in dict.fromkeys(kinds.values())}
+    target, tokenizer = models[kinds["model"]]
+    options = {role: models[kind][0] for role, kind in kinds.items() if role != "model"}
     if ignore_eos:
         options["eos"] = None
     with contextlib.ExitStack() as stack:
@@ -55,8 +59,8 @@ def measure(
         compared = compare.compare(
             methods,
             prompts,
-            target=models[model][0],
-            tokenizer=models[model][1],
+            target=target,
+            tokenizer=tokenizer,
             seeds=seeds,
             max_new_tokens=max_new_tokens,
             on_text=bar and bar.update,

@@ -27,7 +27,7 @@ def run(args):
     check_dependants(args)
     options = drawing_options(args)
     prompt = read_prompt(args)
-    model, tokenizer = load(args.model)
+    model, tokenizer = load(args.model, args.dtype)
     options |= model_options(args) | limit_options(args, tokenizer)
     chance = options.get("chance")
     if args.json:

@@ -8,6 +8,7 @@ from .. import kernels
 from ..models.checkpoint import Checkpoint
 from ..models.config import Config
 from ..models.loading import find
+from ..models.packed_file import PACKED, PackedFile
 from ..models.tokenizer import Tokenizer
 from .shared import DEFAULT_MODEL, print_table
 
@@ -53,9 +54,13 @@ def kernel_facts():
 def model_facts(name):
     directory = find(name)
     config = Config.read(directory)
-    checkpoint = Checkpoint(directory)
-    checkpoint.check(config)
     tokenizer = Tokenizer.read(directory)
+    if (directory / PACKED).exists():
+        held = PackedFile(directory, config).facts(config)
+    else:
+        checkpoint = Checkpoint(directory)
+        checkpoint.check(config)
+        held = checkpoint.facts(config)
     return {
         "name": name,
         "directory": str(directory),
@@ -68,7 +73,5 @@ def model_facts(name):
         "vocabulary": config.vocab_size,
         "tokenizer's vocabulary": tokenizer.vocab_size,
         "end ids": " ".join(map(str, config.eos_token_ids)) or None,
-        "parameters": checkpoint.n_parameters,
-        "stored as": checkpoint.dtype,
-        "head": checkpoint.head_name(config),
+        **held,
     }

@@ -6,6 +6,7 @@ from ..generation import NEEDS, missing_need
 from ..speculation.drafts import PromptLookupDraft
 from .shared import (
     SAMPLING_ONLY,
+    add_dtype,
     add_model,
     add_prompt,
     add_warp,
@@ -34,6 +35,7 @@ def add_decoding(parser, max_new_tokens):
     )
     add_draft(parser)
     add_contrast(parser)
+    add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
     add_beams(parser)
     parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
     parser.add_argument(
@@ -89,6 +91,12 @@ def add_beams(parser):
 
 def check_dependants(args):
     """Refuse options of a decoder that was not chosen; needs nothing loaded."""
+    if (
+        args.draft_dtype is not None
+        and args.amateur is None
+        and args.draft in (None, PROMPT_LOOKUP)
+    ):
+        raise InputError("--draft-dtype has no effect without a draft model or an amateur")
     without = missing_need(given(args, vars(args)))
     if without is not None:
         raise InputError("{} has no effect without {}".format(*map(flag, without)))
@@ -133,7 +141,7 @@ def draft_options(args, amateur=None):
     if args.draft == PROMPT_LOOKUP:
         draft = PromptLookupDraft()
     else:
-        draft = amateur if args.draft == args.amateur else load(args.draft)[0]
+        draft = amateur if args.draft == args.amateur else load(args.draft, args.draft_dtype)[0]
     return {"draft": draft, **given(args, NEEDS["draft"])}
 
 
@@ -141,7 +149,7 @@ def contrast_options(args):
     """The arguments of `generate` for contrastive decoding; loads the amateur."""
     if args.amateur is None:
         return {}
-    return {"amateur": load(args.amateur)[0], **given(args, NEEDS["amateur"])}
+    return {"amateur": load(args.amateur, args.draft_dtype)[0], **given(args, NEEDS["amateur"])}
 
 
 def beam_options(args):

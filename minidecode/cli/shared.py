@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ..decoding.warp import SETTINGS
 from ..errors import InputError
+from ..kernels import DTYPES
 from ..models import loading
 
 DEFAULT_MODEL, DEFAULT_DRAFT = loading.EMBEDDED
@@ -17,6 +18,17 @@ def add_model(parser):
         "--model",
         default=DEFAULT_MODEL,
         help="an embedded model, a directory or a Hugging Face id (default: %(default)s)",
+    )
+    add_dtype(parser)
+
+
+def add_dtype(parser, name="dtype", of="the model", **options):
+    """The option that says how a model's matrices are stored."""
+    parser.add_argument(
+        flag(name),
+        choices=DTYPES,
+        help=f"how the weights of {of} are stored (default: float32, or as converted)",
+        **options,
     )
 
 
@@ -85,9 +97,9 @@ def read_text(path):
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def load(name):
+def load(name, dtype=None):
     """`minidecode.load` with a progress bar; on the way through layers too, for long prompts."""
-    model, tokenizer = loading.load(name, progress=progress_bar())
+    model, tokenizer = loading.load(name, dtype=dtype, progress=progress_bar())
     bar = progress_bar()
     if bar is not None:
         model.watch = lambda blocks: bar(blocks, desc="reading the prompt", unit=" layers")

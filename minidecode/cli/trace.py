@@ -56,7 +56,7 @@ def run(args):
     if args.html is not None and not Path(args.html).absolute().parent.is_dir():
         raise InputError(f"--html: got {args.html}, a file in a directory that exists was wanted")
     prompt = read_prompt(args)
-    model, tokenizer = load(args.model)
+    model, tokenizer = load(args.model, args.dtype)
     from ..models.labels import Spelling
     from ..trace.page import Recording, page, summary
     from ..trace.terminal import legend, step_lines, tree_lines

@@ -13,18 +13,21 @@ from types import SimpleNamespace
 
 from ..checks import whole
 from ..errors import BackendError
-from .packing import Packed, pack
+from .packing import DTYPES, Packed, from_arrays, pack, to_arrays
 from .reference import *  # noqa: F403  names and signatures; what is in use replaces them below
 from .reference import __all__ as KERNELS
 
 __all__ = [
     *KERNELS,
+    "DTYPES",
     "Packed",
     "backend",
+    "from_arrays",
     "instruction_set",
     "num_threads",
     "pack",
     "set_num_threads",
+    "to_arrays",
 ]
 
 MAX_THREADS = 1024

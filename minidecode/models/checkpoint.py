@@ -99,6 +99,11 @@ class Checkpoint(Mapping):
         """How many numbers the tensors hold together."""
         return sum(math.prod(entry.shape) for entry in self._entries.values())
 
+    def facts(self, config):
+        """What `minidecode info` tells of the tensors, by name."""
+        head = self.head_name(config)
+        return {"parameters": self.n_parameters, "stored as": self.dtype, "head": head}
+
     def head_name(self, config):
         """The tensor that turns the last hidden state into logits: the embedding again, or a head.
 
@@ -194,7 +199,11 @@ def _find_entries(directory):
     if index.exists():
         yield from _indexed_entries(index)
     elif single.exists():
-        yield from _file_entries(single)
+        yield from file_entries(single)
+    elif (directory / "packed.safetensors").exists():
+        raise CheckpointError(
+            f"{directory}: got packed weights, which are for running only; a checkpoint was wanted"
+        )
     else:
         others = sorted(path.name for path in directory.glob("*.bin"))
         instead = f"only {others[0]} (a pickle, never read)" if others else "no weights"
@@ -211,7 +220,7 @@ def _indexed_entries(index):
     for name, shard in weight_map.items():
         path = _shard_path(index, shard)
         if shard not in shards:
-            shards[shard] = {entry.stored_name: entry for entry in _file_entries(path)}
+            shards[shard] = {entry.stored_name: entry for entry in file_entries(path)}
         if name not in shards[shard]:
             raise CheckpointError(f"{index}: tensor {name} is not in {shard}, as it says there")
         yield shards[shard][name]
@@ -231,7 +240,7 @@ def _shard_path(index, shard):
     return path
 
 
-def _file_entries(path):
+def file_entries(path):
     """The entries of one file, which the safetensors package has found sound."""
     try:
         with safe_open(path, framework="numpy"), open(path, "rb") as file:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checks import check_batch
-from ..kernels import Packed, attention, gelu, layer_norm, linear, pack
+from ..kernels import Packed, attention, gelu, layer_norm, linear
 from .kv_cache import KVCache
+from .weights import EMBEDDING, HEAD, Weights
 
 LONG = 256  # tokens in one pass that are worth a progress bar
 
@@ -29,14 +30,17 @@ class Block:
 
 
 class GPT2:
-    """`tensors` maps names (without `transformer.`) to float32 arrays; each is read once.
+    """`weights` maps names (without `transformer.`) to float32 arrays; each is read once.
 
-    `unknown_ids` are ids that no tokenizer entry stands for: their logits are -inf, always.
+    Its matrices are stored as `dtype`, one of `kernels.DTYPES`; or they come packed in `weights`, a
+    `Weights` or `PackedFile`. `unknown_ids` are ids that no tokenizer entry stands for: their logits are -inf, always.
     `watch`, when set, is given the layers of each long pass to iterate over: a progress bar.
     """
 
-    def __init__(self, config, tensors, unknown_ids=()):
+    def __init__(self, config, weights, unknown_ids=(), dtype="float32"):
+        weights = weights if hasattr(weights, "matrix") else Weights(weights, dtype)
         self.config = config
+        self.dtype = weights.dtype
         self.vocab_size = config.vocab_size
         self.n_positions = config.n_positions
         self.eos = tuple(config.eos_token_ids)
@@ -45,12 +49,27 @@ class GPT2:
         self.tokenizer = None  # the one it was loaded with, if any
         self._unknown_ids = _as_slice(np.asarray(unknown_ids, dtype=np.int64))
         # The embedding comes first: it is the largest, and while it is packed it exists twice.
-        tied = config.tie_word_embeddings or "lm_head.weight" not in tensors
-        self.head = pack(tensors["wte.weight" if tied else "lm_head.weight"].T)  # [d, V]
-        self.wte = self.head.columns if tied else np.array(tensors["wte.weight"]).__getitem__
-        self.wpe = np.array(tensors["wpe.weight"])  # [n_positions, d]
-        self.blocks = [_read_block(tensors, f"h.{i}.") for i in range(config.n_layer)]
-        self.ln_f = _read_vectors(tensors, "ln_f")
+        tied = config.tie_word_embeddings or HEAD not in weights
+        self.head = weights.rows(EMBEDDING if tied else HEAD)  # [d, V]
+        self.embedding = self.head if tied else weights.rows(EMBEDDING)
+        self.wpe = weights.vector("wpe.weight")  # [n_positions, d]
+        self.blocks = [_read_block(weights, f"h.{i}.") for i in range(config.n_layer)]
+        self.ln_f = _read_vectors(weights, "ln_f")
+
+    def named_weights(self):
+        """(name, vector or packed matrix) of all, under the names of the checkpoint."""
+        yield EMBEDDING, self.embedding
+        if self.head is not self.embedding:
+            yield HEAD, self.head
+        yield "wpe.weight", self.wpe
+        for i, block in enumerate(self.blocks):
+            for field in ("ln_1", "attn_c_attn", "attn_c_proj", "ln_2", "mlp_c_fc", "mlp_c_proj"):
+                name = field.replace("attn_", "attn.", 1).replace("mlp_", "mlp.")
+                weight, bias = getattr(block, field)
+                yield f"h.{i}.{name}.weight", weight
+                yield f"h.{i}.{name}.bias", bias
+        yield "ln_f.weight", self.ln_f[0]
+        yield "ln_f.bias", self.ln_f[1]
 
     def new_cache(self):
         c = self.config
@@ -81,7 +100,9 @@ class GPT2:
             return []
 
         positions = [np.arange(c.length, c.length + len(t)) for t, (_, c) in zip(tokens, spans)]
-        x = self.wte(np.concatenate(tokens)) + self.wpe[np.concatenate(positions)]  # [n, d]
+        x = (
+            self.embedding.columns(np.concatenate(tokens)) + self.wpe[np.concatenate(positions)]
+        )  # [n, d]
         blocks = self.blocks if self.watch is None or end < LONG else self.watch(self.blocks)
         for layer, block in enumerate(blocks):
             x = x + self._attend(x, block, layer, spans)
@@ -123,20 +144,20 @@ def _as_slice(ids):
     return ids
 
 
-def _read_vectors(tensors, name):
-    return np.array(tensors[name + ".weight"]), np.array(tensors[name + ".bias"])
+def _read_vectors(weights, name):
+    return weights.vector(name + ".weight"), weights.vector(name + ".bias")
 
 
-def _read_matrix(tensors, name):
-    return pack(tensors[name + ".weight"]), np.array(tensors[name + ".bias"])
+def _read_matrix(weights, name):
+    return weights.matrix(name + ".weight"), weights.vector(name + ".bias")
 
 
-def _read_block(tensors, prefix):
+def _read_block(weights, prefix):
     return Block(
-        ln_1=_read_vectors(tensors, prefix + "ln_1"),
-        attn_c_attn=_read_matrix(tensors, prefix + "attn.c_attn"),
-        attn_c_proj=_read_matrix(tensors, prefix + "attn.c_proj"),
-        ln_2=_read_vectors(tensors, prefix + "ln_2"),
-        mlp_c_fc=_read_matrix(tensors, prefix + "mlp.c_fc"),
-        mlp_c_proj=_read_matrix(tensors, prefix + "mlp.c_proj"),
+        ln_1=_read_vectors(weights, prefix + "ln_1"),
+        attn_c_attn=_read_matrix(weights, prefix + "attn.c_attn"),
+        attn_c_proj=_read_matrix(weights, prefix + "attn.c_proj"),
+        ln_2=_read_vectors(weights, prefix + "ln_2"),
+        mlp_c_fc=_read_matrix(weights, prefix + "mlp.c_fc"),
+        mlp_c_proj=_read_matrix(weights, prefix + "mlp.c_proj"),
     )

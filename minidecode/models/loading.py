@@ -6,29 +6,76 @@ import os
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 from ..errors import CheckpointError
 from .checkpoint import Checkpoint
 from .config import Config
 from .gpt2 import GPT2
+from .packed_file import PACKED, PackedFile, write_packed
 from .tokenizer import Tokenizer
+from .weights import check_dtype
 
 EMBEDDED = ("storyteller-6m", "storyteller-1m")  # target and draft
 _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _HUB_TIMEOUT = 3  # seconds to wait for Hugging Face before the cache has to serve
 
 
-def load(name, *, progress=None):
-    """The model and the tokenizer that `name` stands for: (GPT2, Tokenizer).
+OWN = "own"  # the default of `tokenizer`: the one in the model's directory
 
-    `name` is an embedded name, a directory in the Hugging Face layout, or a Hugging Face id; of
-    these the first that fits. `progress` is tqdm or a class like it, and shows what is fetched and
-    read; None shows nothing. Errors: `CheckpointError` and `TokenizerError` say what is wrong and
-    where.
+
+def load(
+    name: str | Path,
+    *,
+    dtype: str | None = None,
+    tokenizer: Tokenizer | str | None = OWN,
+    progress: Any = None,
+) -> tuple[GPT2, Tokenizer | None]:
+    """The model and the tokenizer that `name` stands for.
+
+    name       an embedded name, a directory in the Hugging Face layout, or a Hugging Face id; of
+               these the first that fits
+    dtype      how the matrices are stored: float32, float16, bfloat16, int8 or int4. None is
+               float32, or what `convert` wrote
+    tokenizer  another one than the directory's; None for ids in and ids out, where there is none
+    progress   tqdm or a class like it, shows what is fetched and read; None shows nothing
+
+    Errors: `CheckpointError` and `TokenizerError` say what is wrong and where, `InputError` for a
+    dtype that is none.
     """
+    if dtype is not None:
+        check_dtype(dtype)
     directory = find(name, progress=progress)
     config = Config.read(directory)
-    tokenizer = Tokenizer.read(directory)
+    if isinstance(tokenizer, str):
+        tokenizer = Tokenizer.read(directory)
+    unknown = () if tokenizer is None else tokenizer.unknown_ids(config.vocab_size)
+    if (directory / PACKED).exists():
+        weights = PackedFile(directory, config)
+        if dtype not in (None, weights.dtype):
+            raise CheckpointError(
+                f"{directory}: got weights in {weights.dtype}, {dtype} was wanted"
+            )
+        model = GPT2(config, weights, unknown)
+    else:
+        model = _read(directory, config, unknown, dtype or "float32", progress)
+    model.tokenizer = tokenizer  # so that two models can be told apart that speak differently
+    return model, tokenizer
+
+
+def convert(name: str | Path, out: str | Path, *, dtype: str, progress: Any = None) -> GPT2:
+    """Write the model `name` stands for to the new directory `out`, its matrices packed as `dtype`.
+
+    `load(out)` maps it into memory, so that it is ready at once. Returns the model. Errors: as
+    `load`, and `InputError` where `out` is not new or empty.
+    """
+    source = find(name, progress=progress)
+    model, _ = load(source, dtype=dtype, tokenizer=None, progress=progress)
+    write_packed(out, model, source)
+    return model
+
+
+def _read(directory, config, unknown, dtype, progress):
     checkpoint = Checkpoint(directory)
     checkpoint.check(config)
     with contextlib.ExitStack() as stack:
@@ -36,9 +83,10 @@ def load(name, *, progress=None):
             total = checkpoint.n_parameters
             bar = progress(total=total, desc="reading", unit=" parameters", unit_scale=True)
             checkpoint.on_read = stack.enter_context(bar).update
-        model = GPT2(config, checkpoint, unknown_ids=tokenizer.unknown_ids(config.vocab_size))
-    model.tokenizer = tokenizer  # so that two models can be told apart that speak differently
-    return model, tokenizer
+        try:
+            return GPT2(config, checkpoint, unknown, dtype)
+        except CheckpointError as error:  # a number that the type cannot hold
+            raise CheckpointError(f"{directory}: {error}") from None
 
 
 def find(name, *, progress=None):
@@ -47,6 +95,8 @@ def find(name, *, progress=None):
     Errors: `CheckpointError` if there is none, or if it can be neither fetched nor found in the
     local cache.
     """
+    if not isinstance(name, str | os.PathLike):
+        raise CheckpointError(f"model: got {name!r:.50}, a name or a directory was wanted")
     if name == "":  # which Path would read as the current directory
         raise CheckpointError("model: got an empty name, a name or a directory was wanted")
     if name in EMBEDDED:

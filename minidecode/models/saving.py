@@ -15,6 +15,8 @@ import numpy as np
 from ..errors import InputError
 from .checkpoint import parameter_shapes
 
+STORED = {"F32": "<f4", "U16": "<u2", "U8": "u1"}  # the types that are written
+
 
 def new_directory(path):
     """`path` as a Path, created where it is missing; `InputError` where anything is in the way."""
@@ -38,9 +40,15 @@ def write_checkpoint(directory, config, tensors):
     stored = {n: n if n.startswith("lm_head") else f"transformer.{n}" for n in shapes}
     write_safetensors(
         Path(directory) / "model.safetensors",
-        {stored[name]: shape for name, shape in shapes.items()},
+        {stored[name]: ("F32", shape) for name, shape in shapes.items()},
         (tensors[name] for name in shapes),
+        {"format": "pt"},  # transformers insists on a format
     )
+    write_config(directory, config)
+
+
+def write_config(directory, config):
+    """Write config.json."""
     fields = dataclasses.asdict(config)
     ids = fields.pop("eos_token_ids")
     fields["eos_token_id"] = list(ids) if len(ids) > 1 else next(iter(ids), None)
@@ -49,24 +57,25 @@ def write_checkpoint(directory, config, tensors):
     (Path(directory) / "config.json").write_text(text, encoding="utf-8")
 
 
-def write_safetensors(path, shapes, tensors):
-    """Write `tensors`, arrays in the order of `shapes` (name -> shape), as float32.
+def write_safetensors(path, entries, tensors, metadata):
+    """Write `tensors`, arrays in the order of `entries` (name -> (type, shape)), cast to the type.
 
-    What was written is removed again if that fails or is interrupted.
+    The types are those of `STORED`, metadata {str: str}. What was written is removed again if that
+    fails or is interrupted.
     """
-    header, end = {"__metadata__": {"format": "pt"}}, 0  # transformers insists on a format
-    for name, shape in shapes.items():
-        begin, end = end, end + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+    header, end = {"__metadata__": metadata}, 0
+    for name, (code, shape) in entries.items():
+        begin, end = end, end + np.dtype(STORED[code]).itemsize * math.prod(shape)
+        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # so that the data begins at a multiple of 8
+    text += b" " * (-(len(text) + 8) % 64)  # so that the data begins at a cache line
     try:
         with open(path, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
-            for (name, shape), tensor in zip(shapes.items(), tensors, strict=True):
+            for (name, (code, shape)), tensor in zip(entries.items(), tensors, strict=True):
                 if tensor.shape != shape:
                     raise InputError(f"tensor {name}: got shape {tensor.shape}, {shape} was wanted")
-                file.write(np.ascontiguousarray(tensor, "<f4").data)
+                file.write(np.ascontiguousarray(tensor, STORED[code]).data)
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise
