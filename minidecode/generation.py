@@ -13,9 +13,10 @@ from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Toke
 from .decoding.contrastive import Contrast, contrastive
 from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
+from .decoding.settings import encode_texts
 from .decoding.step import Step
 from .decoding.stream import TextStream
-from .decoding.warp import SETTINGS, Warp
+from .decoding.warp import SETTINGS, Warp, as_warp
 from .errors import InputError
 from .speculation.contrastive import speculative_contrastive
 from .speculation.loop import speculative, speculative_many
@@ -109,20 +110,29 @@ def _put_warp(options, contrastive):
 
     With an amateur the best score is taken unless a setting shapes what is sampled.
     """
-    settings = {name: options.pop(name) for name in SETTINGS if name in options}
+    settings = _settings(options)
     if "warp" not in options:
         best = contrastive and not any(SETTINGS[name].shapes for name in settings)
         options["warp"] = Warp(**({"temperature": 0} if best else {}), **settings)
-    elif settings:
+    as_warp(options["warp"])  # refuses what is none
+
+
+def _settings(options):
+    """The settings of the warp that stand among the options, taken out and with ids for texts."""
+    settings = {name: options.pop(name) for name in SETTINGS if name in options}
+    if "warp" in options and settings:
         raise InputError(f"{next(iter(settings))}: got it beside a warp, one of them was wanted")
+    return encode_texts(SETTINGS, settings, options.get("tokenizer"))
 
 
 def _choose_beams(model, draft, amateur, options):
-    sampling = [name for name, row in SETTINGS.items() if row.shapes]
     given = options if draft is None else options | {"draft": draft}
-    for name in ("warp", "chance", "draft", *sampling):
+    for name in ("chance", "draft"):
         if name in given:
             raise InputError(f"{name}: has no effect with beam search")
+    settings = _settings(options)
+    if settings:
+        options["warp"] = Warp(**settings)
     if options.pop("stop", ()):
         raise InputError("stop: has no effect with beam search")
     contrast = {name: options.pop(name) for name in NEEDS["amateur"] if name in options}
@@ -175,6 +185,7 @@ def generate(
     *,
     tokenizer: Tokenizer | None = None,
     max_new_tokens: int | None = None,
+    min_new_tokens: int | None = None,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     warp: Warp | None = None,
@@ -207,14 +218,16 @@ def generate(
     num_beams         beam search, with length_penalty, early_stopping, num_return_sequences and
                       trace as in `beam_search`
 
-    prompt: ids, or text when `tokenizer` is given. max_new_tokens, eos, stop: as in `Run`.
-    settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; beam search
-    takes its penalties alone. on_step is called with each `Step`, on_text with each piece of text
-    as it becomes certain. Errors: `InputError` for an option without effect too.
+    prompt: ids, or text when `tokenizer` is given. max_new_tokens, min_new_tokens, eos, stop: as in
+    `Run`. settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; with
+    a tokenizer bad_words may be texts. Beam search takes penalties and bans alone. on_step is
+    called with each `Step`, on_text with each piece of text as it becomes certain. Errors:
+    `InputError` for an option without effect too.
     """
     options = {
         "tokenizer": tokenizer,
         "max_new_tokens": max_new_tokens,
+        "min_new_tokens": min_new_tokens,
         "eos": eos,
         "stop": stop,
         "warp": warp,

@@ -33,6 +33,9 @@ def add_decoding(parser, max_new_tokens):
         metavar="N",
         help="default: %(default)s",
     )
+    parser.add_argument(
+        "--min-new-tokens", type=int, metavar="N", help="no end token before so many (default: 0)"
+    )
     add_draft(parser)
     add_contrast(parser)
     add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
@@ -131,7 +134,11 @@ def model_options(args):
 def limit_options(args, tokenizer):
     """The arguments of `generate` that say when to stop."""
     limits = {"tokenizer": tokenizer, "max_new_tokens": args.max_new_tokens}
-    return limits | given(args, ["stop"]) | ({"eos": None} if args.ignore_eos else {})
+    return (
+        limits
+        | given(args, ["stop", "min_new_tokens"])
+        | ({"eos": None} if args.ignore_eos else {})
+    )
 
 
 def draft_options(args, amateur=None):

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from ..decoding.warp import SETTINGS
+from ..decoding import warp
 from ..errors import InputError, MinidecodeError
 from ..measure.prompts import PROMPTS
 from .comparing import as_json, measure
@@ -102,7 +102,7 @@ def run(args):
     out = check_out(args.out)
     require_matplotlib()  # before a long measurement
     if args.data is not None:
-        names = (*OPTIONS[args.kind], *(SETTINGS if args.kind == "filters" else ()))
+        names = (*OPTIONS[args.kind], *(warp.OPTIONS if args.kind == "filters" else ()))
         refuse_without_effect(args, names, "with --data")
         redraw(args, out, PLOTS[args.kind])
         return

@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-from ..decoding.warp import SETTINGS
+from ..decoding.warp import OPTIONS
 from ..errors import InputError
 from ..kernels import DTYPES
 from ..models import loading
 
 DEFAULT_MODEL, DEFAULT_DRAFT = loading.EMBEDDED
 
-SAMPLING_ONLY = tuple(name for name, row in SETTINGS.items() if row.shapes)
+SAMPLING_ONLY = tuple(name for name, row in OPTIONS.items() if row.shapes)
 
 
 def add_model(parser):
@@ -41,10 +41,10 @@ def add_prompt(parser):
 
 def add_warp(parser, text=lambda row: row.help):
     """An option for every setting of `Warp`; text(row) is its line in the help."""
-    for row in SETTINGS.values():
-        parser.add_argument(
-            row.option, type=row.kind.parse, help=text(row), metavar=row.kind.metavar
-        )
+    for row in OPTIONS.values():
+        how = {"action": "append"} if row.kind.several else {}
+        kind, metavar = row.kind.parse, row.kind.metavar
+        parser.add_argument(row.option, type=kind, help=text(row), metavar=metavar, **how)
 
 
 def is_given(value):
@@ -60,7 +60,7 @@ def given(args, names):
 
 def given_warp(args):
     """The settings of `Warp` that stand on the command line, as a dict."""
-    return given(args, SETTINGS)
+    return given(args, OPTIONS)
 
 
 def refuse_without_effect(args, names, reason):

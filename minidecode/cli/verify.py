@@ -2,7 +2,7 @@
 
 import json
 
-from ..decoding.warp import SETTINGS
+from ..decoding.warp import OPTIONS
 from ..errors import InputError
 from .shared import add_warp, given_warp, load, print_table, progress_bar, refuse_without_effect
 
@@ -29,7 +29,7 @@ def run(args):
     if (args.target is None) != (args.draft is None):
         raise InputError("--target and --draft: got one of them, both or neither were wanted")
     if args.target is None:
-        names = ("samples", "prompt", "num_draft_tokens", "seed", *SETTINGS)
+        names = ("samples", "prompt", "num_draft_tokens", "seed", *OPTIONS)
         refuse_without_effect(args, names, "without --target and --draft")
         return run_proof(args.json)
     return run_test(args)
@@ -66,6 +66,7 @@ def run_proof(as_json):
 
 def run_test(args):
     from ..decoding.run import prompt_ids
+    from ..decoding.settings import encode_texts
     from ..decoding.warp import Warp
     from ..proof.statistical import SIGNIFICANCE, TOKENS, statistical_test
 
@@ -77,7 +78,7 @@ def run_test(args):
         draft,
         prompt_ids(target, prompt, tokenizer),
         6000 if args.samples is None else args.samples,
-        warp=Warp(**given_warp(args)),
+        warp=Warp(**encode_texts(OPTIONS, given_warp(args), tokenizer)),
         num_draft_tokens=4 if args.num_draft_tokens is None else args.num_draft_tokens,
         seed=args.seed or 0,
         progress=progress_bar(),

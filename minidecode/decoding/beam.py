@@ -22,7 +22,8 @@ from ..errors import InputError
 from .contracts import EndIds, Model, Prompt, Tokenizer
 from .contrastive import Contrast, both
 from .run import FROM_MODEL, Run
-from .warp import Warp, log_softmax
+from .settings import BAN, PENALTY
+from .warp import Warp, log_softmax, unshaped
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,13 @@ def beam_search(
     *,
     num_beams: int,
     max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
     length_penalty: float = 1.0,
     early_stopping: bool | str = False,
     num_return_sequences: int = 1,
     no_repeat_ngram_size: int = 0,
     repetition_penalty: float = 1.0,
+    warp: Warp | None = None,
     eos: EndIds = FROM_MODEL,
     tokenizer: Tokenizer | None = None,
     amateur: Model | None = None,
@@ -87,23 +90,38 @@ def beam_search(
 ) -> list[Hypothesis]:
     """The `num_return_sequences` best hypotheses, best first; fewer where fewer exist.
 
-    prompt, max_new_tokens, eos, tokenizer: as in `Run`.
+    prompt, max_new_tokens, min_new_tokens, eos, tokenizer: as in `Run`.
     early_stopping: "never" stops when no running hypothesis can still be returned. False stops too
     when num_beams are finished and the best running one, ending now, would be worse than all: as in
     transformers, and a guess if length_penalty is positive. True stops when num_beams are finished.
     A single beam always ends with its first end token, which makes it greedy decoding.
-    no_repeat_ngram_size bans tokens and leaves the log-probabilities of the others as they are.
+    warp: penalties and bans, of which repetition_penalty and no_repeat_ngram_size can be given by
+    themselves. Log-probabilities are those after the penalties; bans leave those of others as they
+    are.
     With an `amateur` the scores of `contrast` (a `contrastive.Contrast`) replace log-probabilities.
     trace: a list that receives the `Branch`es of every step, best first.
     Ties fall to the hypothesis finished first, the better parent, the lower id.
     Errors: `InputError`; `ContextError`; `LogitsError`, naming the step.
     """
     _check(num_beams, num_return_sequences, length_penalty, early_stopping)
-    repetition = Warp(repetition_penalty=repetition_penalty)
-    blocking = Warp(no_repeat_ngram_size=no_repeat_ngram_size)
+    warp = unshaped(
+        "beam search",
+        warp,
+        repetition_penalty=repetition_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+    )
     models, contrast = _models(model, amateur, contrast)
     reader = model if amateur is None else both(model, amateur)
-    run = Run(reader, prompt, max_new_tokens=max_new_tokens, eos=eos, tokenizer=tokenizer)
+    run = Run(
+        reader,
+        prompt,
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
+        eos=eos,
+        tokenizer=tokenizer,
+    )
+    warp = run.warped(warp)
+    penalties, bans = warp.only(PENALTY), warp.only(BAN)
     if run.finish_reason:
         return [Hypothesis([], 0.0, [], run.finish_reason)]
     finished = _Finished(num_beams, num_return_sequences, length_penalty, early_stopping)
@@ -112,7 +130,7 @@ def beam_search(
     for length in range(1, run.limit + 1):
         pending = [beam.tokens[-1:] or run.prompt for beam in beams]
         scores = [  # b of [V]
-            _token_scores(rows, run.prompt + beam.tokens, repetition, blocking, contrast)
+            _token_scores(rows, run.prompt + beam.tokens, penalties, bans, contrast)
             for beam, rows in zip(beams, _advance(models, beams, pending))
         ]
         at_limit = run.full if length == run.limit else None
@@ -122,7 +140,7 @@ def beam_search(
             trace.append(branches)
         if not beams or finished.suffice(beams[0].total, length):
             break
-        shortest = length if no_repeat_ngram_size else length + 1  # one may yet be blocked as it is
+        shortest = length if warp != Warp() else length + 1  # one may yet be blocked as it is
         if contrast is None and finished.out_of_reach(beams[0].total, shortest, run.limit):
             break
     return finished.best[:num_return_sequences]
@@ -137,14 +155,14 @@ def _advance(models, beams, pending):
     return [[row[-1] for row in one_beam] for one_beam in zip(*rows)]
 
 
-def _token_scores(rows, history, repetition, blocking, contrast):
+def _token_scores(rows, history, penalties, bans, contrast):
     """What each token [V] would add to the total of a beam; -inf for what it may not be."""
     step = len(history)
     if contrast is None:
-        scores = log_softmax(repetition.penalise(rows[0], history), step)
+        scores = log_softmax(penalties.penalise(rows[0], history), step)
     else:
-        scores = repetition.penalise(contrast(*rows, step), history)
-    return blocking.penalise(scores, history)
+        scores = penalties.penalise(contrast(*rows, step), history)
+    return bans.penalise(scores, history)
 
 
 def _sort_out(beams, scores, num_beams, eos, at_limit, finished):

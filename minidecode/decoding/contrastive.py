@@ -100,6 +100,7 @@ def contrastive(
     warp: Warp | None = None,
     chance: Chance | None = None,
     max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
@@ -111,15 +112,16 @@ def contrastive(
     both. Errors: as from `sample`.
     """
     contrast = Contrast(alpha, beta, amateur_temperature)
-    warp = warp or Warp(temperature=0)
     run = Run(
         both(expert, amateur),
         prompt,
         max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
     )
+    warp = run.warped(warp, Warp(temperature=0))
 
     def distribution(expert_logits, amateur_logits, history):
         return contrast.probs(expert_logits, amateur_logits, warp, history)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import check_tokens, id_tuple, shown, whole
+from ..checks import check_tokens, id_tuple, whole
 from ..errors import ContextError, InputError
 from .stream import TextStream
-from .warp import Warp
+from .warp import Warp, as_warp
 
 FROM_MODEL = "from the model"  # the default of `eos`: the end ids stored in the checkpoint
 
@@ -63,15 +63,14 @@ class Run:
             self._stream = TextStream(tokenizer, stop)
         self.finish_reason = self.full if self.limit == 0 else None
 
-    def warped(self, warp: Warp) -> Warp:
+    def warped(self, warp: Warp | None, default: Warp | None = None) -> Warp:
         """The warp of this run, for target and draft alike: it knows when an end id may come.
 
-        While fewer than min_new_tokens are out, the end ids have probability 0. Errors:
-        `InputError` for what is no `Warp`, and for ids in it that the model lacks.
+        While fewer than min_new_tokens are out, the end ids have probability 0. None stands for
+        the default, which is plain sampling. Errors: `InputError` for what is no `Warp`, and for
+        ids in it that the model lacks.
         """
-        if not isinstance(warp, Warp):
-            hint = "; a function of your own goes into Warp(processors=[...])"
-            raise InputError(f"warp: got {shown(warp)}, a Warp was wanted{hint}")
+        warp = as_warp(warp, default)
         warp.check_ids(self.vocab_size)
         if self.min_new_tokens == 0 or not self.eos:
             return warp

@@ -22,6 +22,7 @@ def sample(
     warp: Warp | None = None,
     chance: Chance | None = None,
     max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
@@ -29,11 +30,20 @@ def sample(
     """Yield one `Step` per token.
 
     prompt: ids, or text with `tokenizer`. warp: the settings; plain sampling unless given. chance:
-    a `Dice` or `GumbelDice`, fresh unless given. max_new_tokens, eos, stop: as in `Run`.
+    a `Dice` or `GumbelDice`, fresh unless given. The other arguments: as in `Run`.
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError`.
     """
-    run = Run(model, prompt, max_new_tokens=max_new_tokens, eos=eos, stop=stop, tokenizer=tokenizer)
-    return draw_tokens(run, [model], warp or Warp(), Dice() if chance is None else chance)
+    run = Run(
+        model,
+        prompt,
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
+        eos=eos,
+        stop=stop,
+        tokenizer=tokenizer,
+    )
+    warp = run.warped(warp)
+    return draw_tokens(run, [model], warp, Dice() if chance is None else chance)
 
 
 def draw_tokens(

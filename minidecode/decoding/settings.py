@@ -136,7 +136,7 @@ class Sequences(Kind):
     parse = str
 
     def check(self, name, value):
-        wanted = "sequences of token ids were wanted"
+        wanted = "sequences of token ids were wanted, or texts with a tokenizer"
         if not isinstance(value, Iterable) or isinstance(value, str):
             raise InputError(f"{name}: got {shown(value)}, {wanted}")
         return tuple(sorted({self._sequence(name, one, wanted) for one in value}))
@@ -154,6 +154,8 @@ class Sequences(Kind):
 
     def encode(self, value, tokenizer):
         """Of each text the ids that it has at the start of a text and after a space."""
+        if tokenizer is None:
+            return value  # texts are refused when they are checked
         found = []
         for one in [value] if isinstance(value, str) else value:
             if isinstance(one, str) and one.strip():

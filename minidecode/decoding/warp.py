@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from .. import kernels
+from ..checks import shown
 from ..errors import InputError, LogitsError, MinidecodeError
 from . import filters
 from .settings import (
@@ -74,7 +75,7 @@ class Warp:
         PENALTY,
         "processor",
         "functions (logits, history) -> logits",
-        example=(np.negative,),
+        example=(lambda logits, history: logits / 2,),
         apply=filters.processors,
     )
     temperature: float = setting(
@@ -297,6 +298,33 @@ class Warp:
 
 ROWS = table(Warp)  # {name: Setting}
 SETTINGS = {name: row for name, row in ROWS.items() if row.public}  # those that a user sets
+OPTIONS = {name: row for name, row in SETTINGS.items() if row.option}  # on a command line too
+
+
+def as_warp(warp, default=None):
+    """`warp`, or where it is None the default (plain sampling); `InputError` for what is none."""
+    if warp is None:
+        return Warp() if default is None else default
+    if not isinstance(warp, Warp):
+        hint = "a function of your own goes into Warp(processors=[...])"
+        raise InputError(f"warp: got {shown(warp)}, a Warp was wanted; {hint}")
+    return warp
+
+
+def unshaped(decoder, warp, **settings):
+    """`warp`, or one of these settings, for a decoder that draws nothing: its penalties and bans.
+
+    Errors: `InputError` for both, and for a setting that only shapes what is drawn.
+    """
+    given = [name for name, value in settings.items() if value != SETTINGS[name].off]
+    if warp is None:
+        return Warp(**settings)
+    if given:
+        raise InputError(f"{given[0]}: got it beside a warp, one of them was wanted")
+    for name, row in SETTINGS.items():
+        if row.shapes and getattr(as_warp(warp), name) != row.off:
+            raise InputError(f"{name}: has no effect with {decoder}")
+    return warp
 
 
 def _ban(logits, ids):

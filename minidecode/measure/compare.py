@@ -18,7 +18,7 @@ import numpy as np
 from ..checks import whole
 from ..decoding.chance import Dice
 from ..decoding.contrastive import Contrast
-from ..decoding.warp import SETTINGS
+from ..decoding.warp import OPTIONS as WARP_OPTIONS
 from ..errors import InputError
 from ..generation import choose, generate
 from ..speculation.rounds import acceptance
@@ -26,8 +26,8 @@ from . import metrics
 from .metrics import token_logprobs
 from .prompts import PROMPTS as PROMPTS
 
-_WARP = {name: row.kind.parse for name, row in SETTINGS.items()}
-_PENALTIES = {name: _WARP[name] for name, row in SETTINGS.items() if not row.shapes}
+_WARP = {name: row.parse for name, row in WARP_OPTIONS.items()}
+_PENALTIES = {name: _WARP[name] for name, row in WARP_OPTIONS.items() if not row.shapes}
 _CONTRAST = {f.name: float for f in dataclasses.fields(Contrast)}
 _BEAM = {
     "num_beams": int,

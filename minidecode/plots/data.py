@@ -12,6 +12,7 @@ import numpy as np
 from ..decoding.beam import beam_search
 from ..decoding.chance import Dice
 from ..decoding.run import prompt_ids
+from ..decoding.settings import encode_texts
 from ..decoding.warp import SETTINGS, Warp
 from ..errors import InputError
 from ..measure.metrics import token_logprobs
@@ -138,7 +139,8 @@ def filters(model, tokenizer, contexts=CONTEXTS, settings=EXAMPLES):
         shown = np.argsort(-own, kind="stable")[:SHOWN]
         left = []
         for name, value in settings.items():
-            probs = Warp(**{name: value})(logits, ids)
+            alone = encode_texts(SETTINGS, {name: value}, tokenizer)
+            probs = Warp(**alone)(logits, ids)
             left.append(
                 {
                     "setting": name,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.contrastive import Contrast, both
-from ..decoding.run import FROM_MODEL
+from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Warp
 from .drafts import ModelDraft
 from .loop import Rule, speculative
@@ -57,6 +57,7 @@ def speculative_contrastive(
     verify: Rule | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
@@ -68,14 +69,23 @@ def speculative_contrastive(
     `speculative`.
     """
     contrast = Contrast(alpha, beta, amateur_temperature)
-    warp = warp or Warp(temperature=0)
+    target = both(expert, amateur)
+    run = Run(
+        target,
+        prompt,
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
+        eos=eos,
+        tokenizer=tokenizer,
+    )
+    warp = run.warped(warp, Warp(temperature=0))
     draft = AmateurDraft(amateur)
 
     def distribution(logits, history):
         return contrast.probs(logits, draft.logits(history), warp, history)
 
     return speculative(
-        both(expert, amateur),
+        target,
         draft,
         prompt,
         warp=warp,
@@ -86,6 +96,7 @@ def speculative_contrastive(
         distribution=distribution,
         clock=clock,
         max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,

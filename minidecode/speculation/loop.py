@@ -43,6 +43,7 @@ def speculative(
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
@@ -57,12 +58,12 @@ def speculative(
     verify            a rule of your own, with the arguments of `verify.verify`; not with GumbelDice
     distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
-    and max_new_tokens, eos, stop, tokenizer as in `run.Run`.
+    and max_new_tokens, min_new_tokens, eos, stop, tokenizer as in `run.Run`.
 
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError` at the step at
     which plain sampling would raise it; `InputError` for a draft or rule that breaks its contract.
     """
-    limits = Limits(max_new_tokens, eos, stop, tokenizer)
+    limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer)
     settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
     return _rounds(target, Speculation(target, draft, prompt, chance, settings))
 
@@ -88,6 +89,7 @@ def speculative_many(
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
@@ -102,7 +104,7 @@ def speculative_many(
     prompts, drafts, chances = _one_each(prompts, drafts, chances)
     if hasattr(schedule, "next"):
         _check_own("schedule", [schedule for _ in prompts])
-    limits = Limits(max_new_tokens, eos, stop, tokenizer)
+    limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer)
     settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
     running = {
         i: Speculation(target, draft, prompt, chance, settings)
@@ -151,6 +153,7 @@ class Limits:
     """What ends a text, as in `run.Run`."""
 
     max_new_tokens: int | None
+    min_new_tokens: int
     eos: EndIds
     stop: StopStrings
     tokenizer: Tokenizer | None
@@ -208,12 +211,13 @@ class Speculation:
             target,
             prompt,
             max_new_tokens=limits.max_new_tokens,
+            min_new_tokens=limits.min_new_tokens,
             eos=limits.eos,
             stop=limits.stop,
             tokenizer=limits.tokenizer,
         )
         self.vocab_size = target.vocab_size
-        self.warp = settings.warp or Warp()
+        self.warp = self.run.warped(settings.warp)
         self.chance = Dice() if chance is None else chance
         self.distribution = settings.distribution or self.warp
         self.rule = choose_rule(settings.verify, self.chance)

@@ -56,18 +56,18 @@ def drawn_facts(draw, ids, residual=False):
     return {"drawn": draw.uniform, "residual": at(share, ids) if residual else None}
 
 
-def sides(warp, p_look, q_look, considered):
+def sides(p_look, q_look, considered):
     """What target and draft say at one position, as arguments of `Place`."""
     looks = [look for look in (p_look, q_look) if look is not None]
     rows = [look.probs for look in looks]
     rows += [own_distribution(look.logits) for look in looks if look.logits is not None]
     ids = likeliest(rows, considered)
-    p, q = (look and _bars(warp, look, ids) for look in (p_look, q_look))
+    p, q = (look and _bars(look, ids) for look in (p_look, q_look))
     return {"ids": ids, "p": p, "q": q}
 
 
-def _bars(warp, look, ids):
+def _bars(look, ids):
     if look.logits is None:
         return look_closer(ids, final=look.probs)
-    cuts = cuts_of(warp, lambda w: w(look.logits, look.history))
+    cuts = cuts_of(look.warp, lambda w: w(look.logits, look.history))
     return look_closer(ids, own_distribution(look.logits), look.probs, cuts)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..decoding.chance import Dice
 from ..decoding.contrastive import Contrast, contrastive
-from ..decoding.run import prompt_ids
+from ..decoding.run import Run
 from ..decoding.warp import Warp, log_softmax
 from ..speculation.contrastive import speculative_contrastive
 from .candidates import Place, Traced, drawn_facts
@@ -52,13 +52,15 @@ class _Heard:
     def __init__(self, expert, amateur, prompt, options):
         settings = ("alpha", "beta", "amateur_temperature")
         self.contrast = Contrast(**{n: options[n] for n in settings if n in options})
-        self.warp = options.get("warp") or Warp(temperature=0)
+        limits = ("max_new_tokens", "min_new_tokens", "eos", "tokenizer")
+        run = Run(expert, prompt, **{n: options[n] for n in limits if n in options})
+        self.warp = run.warped(options.get("warp"), Warp(temperature=0))
         self.ours, self.theirs = Notes(), Notes()
         self.models = ListeningModel(expert, self.ours), ListeningModel(amateur, self.theirs)
         chance = options.get("chance")
         chance = Dice() if chance is None else chance
         self.options = options | {"chance": ListeningChance(chance, self.ours)}
-        self.history = prompt_ids(expert, prompt, options.get("tokenizer"))
+        self.history = run.prompt
         self.drafted, self.tested = (), 1
 
     def sides(self, position, considered):

@@ -6,21 +6,23 @@ written without. The warp sees every distribution, the chance every draw, a draf
 
 import copy
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from ..decoding.chance import Dice, is_coupled
-from ..decoding.warp import Warp
+from ..decoding.warp import Warp, as_warp
 
 
 @dataclass(frozen=True)
 class Look:
-    """`probs` [V] after the ids `history`, made of `logits` [V]; None where it was made of none."""
+    """`probs` [V] after the ids `history`, made by `warp` of `logits` [V]; None where of none."""
 
     logits: np.ndarray | None
     history: tuple[int, ...]
     probs: np.ndarray
+    warp: Warp | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,19 @@ class ListeningWarp(Warp):
 
     @classmethod
     def like(cls, warp, notes):
+        """`warp`, which is plain sampling where it is None, with an ear."""
+        warp = as_warp(warp)
         return cls(**{f.name: getattr(warp, f.name) for f in dataclasses.fields(Warp)}, notes=notes)
 
     def __call__(self, logits, history):
         probs = super().__call__(logits, history)
-        self.notes.looks.append(Look(logits, tuple(history), probs))
+        self.notes.looks.append(Look(logits, tuple(history), probs, self._plain))
         return probs
+
+    @cached_property
+    def _plain(self):
+        """The same settings, and nobody listening."""
+        return Warp(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Warp)})
 
 
 class ListeningChance(Listening):
@@ -118,9 +127,12 @@ class ListeningDraft(Listening):
         warp = ListeningWarp.like(warp, self.notes)
         chance = chance.inner if isinstance(chance, ListeningChance) else chance
         drafted, q = self.inner.propose(history, k, warp, ListeningChance(chance, self.notes))
-        logits = {len(look.history): look.logits for look in self.notes.looks}
+        looks = {len(look.history): look for look in self.notes.looks}
         seen = [(*history, *drafted[:i]) for i in range(len(drafted))]
-        self.notes.looks = [Look(logits.get(len(h)), h, row) for h, row in zip(seen, q)]
+        self.notes.looks = [
+            replace(looks[len(h)], history=h, probs=row) if len(h) in looks else Look(None, h, row)
+            for h, row in zip(seen, q)
+        ]
         return drafted, q
 
 

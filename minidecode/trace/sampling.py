@@ -2,20 +2,19 @@
 
 from ..decoding.chance import Dice
 from ..decoding.sampling import sample
-from ..decoding.warp import Warp
 from .candidates import Place, Traced, drawn_facts, sides
 from .listening import ListeningChance, ListeningWarp, Notes
 
 
 def trace_sample(model, prompt, *, warp=None, chance=None, **limits):
     """`sample`, yielding a `Traced` for each of its steps. Arguments as there."""
-    warp, notes = warp or Warp(), Notes()
+    notes = Notes()
     chance = Dice() if chance is None else chance
     listening = ListeningWarp.like(warp, notes), ListeningChance(chance, notes)
     for step in sample(model, prompt, warp=listening[0], chance=listening[1], **limits):
         places = []
         for look, draw in zip(notes.looks, notes.draws):
-            facts = sides(warp, look, None, [draw.token])
+            facts = sides(look, None, [draw.token])
             facts |= drawn_facts(draw, facts["ids"])
             places.append(Place(draw.token, "plain", draw.position, **facts))
         notes.clear()

@@ -5,7 +5,6 @@ took place, and the text is that of the same decoder and seed without a trace.
 """
 
 from ..decoding.chance import Dice
-from ..decoding.warp import Warp
 from ..speculation.drafts import ModelDraft
 from ..speculation.loop import speculative
 from . import candidates
@@ -15,7 +14,7 @@ from .listening import ListeningChance, ListeningDraft, ListeningWarp, Notes
 
 def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **options):
     """`speculative`, yielding a `Traced` for each of its rounds. Arguments as there."""
-    warp, ours, theirs = warp or Warp(), Notes(), Notes()
+    ours, theirs = Notes(), Notes()
     chance = Dice() if chance is None else chance
     draft = ModelDraft(draft) if hasattr(draft, "forward") else draft
     rounds = speculative(
@@ -27,12 +26,12 @@ def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **option
         **options,
     )
     for step in rounds:
-        yield Traced(step, _round(step, warp, ours, theirs))
+        yield Traced(step, _round(step, ours, theirs))
         ours.clear()
         theirs.clear()
 
 
-def _round(step, warp, ours, theirs):
+def _round(step, ours, theirs):
     if not ours.looks:  # blocked before there was any distribution
         return []
     p_looks, q_looks = ({len(x.history): x for x in notes.looks} for notes in (ours, theirs))
@@ -40,7 +39,7 @@ def _round(step, warp, ours, theirs):
     p_looks = {i: look for i, look in p_looks.items() if i <= start + step.accepted}  # the tested
 
     def sides(position, considered):
-        return candidates.sides(warp, p_looks.get(position), q_looks.get(position), considered)
+        return candidates.sides(p_looks.get(position), q_looks.get(position), considered)
 
     drafted = {draw.position: draw for draw in theirs.draws}
     chosen = ours.draws[-1] if ours.draws else None
