@@ -33,8 +33,9 @@ class GPT2:
     """`weights` maps names (without `transformer.`) to float32 arrays; each is read once.
 
     Its matrices are stored as `dtype`, one of `kernels.DTYPES`; or they come packed in `weights`, a
-    `Weights` or `PackedFile`. `unknown_ids` are ids that no tokenizer entry stands for: their logits are -inf, always.
-    `watch`, when set, is given the layers of each long pass to iterate over: a progress bar.
+    `Weights` or `PackedFile`. `unknown_ids` are ids that no tokenizer entry stands for: their
+    logits are -inf, always. `watch`, when set, is given the layers of each long pass to iterate
+    over: a progress bar.
     """
 
     def __init__(self, config, weights, unknown_ids=(), dtype="float32"):
