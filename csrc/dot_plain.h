@@ -42,7 +42,7 @@ struct PlainDot {
 struct Int8Dot : PlainDot {
     static constexpr int steps = 8;
     typedef FourBytes Weights;
-    [[gnu::always_inline]] void begin(int32_t x_sum) { start(-128 * x_sum); }
+    [[gnu::always_inline]] void begin(int32_t x_sum) { start(128 * x_sum); }
     [[gnu::always_inline]] static Weights load(const uint8_t* p) { return load_block(p); }
     [[gnu::always_inline]] void add(const Weights& w, const int32_t* x, int) {
         add_quad(w, 0, 255, *x);
@@ -52,7 +52,7 @@ struct Int8Dot : PlainDot {
 struct Int4Dot : PlainDot {
     static constexpr int steps = 4;
     typedef FourBytes Weights;
-    [[gnu::always_inline]] void begin(int32_t x_sum) { start(-8 * x_sum); }
+    [[gnu::always_inline]] void begin(int32_t x_sum) { start(8 * x_sum); }
     [[gnu::always_inline]] static Weights load(const uint8_t* p) { return load_block(p); }
     [[gnu::always_inline]] void add(const Weights& w, const int32_t* x, int next) {
         add_quad(w, 0, 15, x[0]);

@@ -13,12 +13,12 @@
 
 namespace ISA {
 
-template <int zero>
+template <int bits>  // the weights are stored plus 1 << bits
 struct FourDot {
     Int32s sum[Whole::parts];
 
     [[gnu::always_inline]] void begin(int32_t x_sum) {
-        for (int i = 0; i < Whole::parts; i++) sum[i] = Int32s{} + -zero * x_sum;
+        for (int i = 0; i < Whole::parts; i++) sum[i] = (Int32s{} + x_sum) << bits;
     }
     [[gnu::always_inline]] void add_quad(const Int32s* w, int32_t x) {
         for (int i = 0; i < Whole::parts; i++)
@@ -31,7 +31,7 @@ struct FourDot {
     }
 };
 
-struct Int8Dot : FourDot<128> {
+struct Int8Dot : FourDot<7> {
     static constexpr int steps = 8;
     struct Weights {
         Int32s bytes[Whole::parts];
@@ -46,7 +46,7 @@ struct Int8Dot : FourDot<128> {
     }
 };
 
-struct Int4Dot : FourDot<8> {
+struct Int4Dot : FourDot<3> {
     static constexpr int steps = 4;
     struct Weights {
         Int32s low[Whole::parts], high[Whole::parts];

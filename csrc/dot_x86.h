@@ -24,7 +24,7 @@ struct Int8Dot {
     Int32s sum[Whole::parts];
 
     [[gnu::always_inline]] void begin(int32_t x_sum) {
-        for (int i = 0; i < Whole::parts; i++) sum[i] = Int32s{} + -128 * x_sum;
+        for (int i = 0; i < Whole::parts; i++) sum[i] = (Int32s{} + x_sum) << 7;
     }
     [[gnu::always_inline]] static Weights load(const uint8_t* p) {
         Weights w;
@@ -59,7 +59,7 @@ struct Int4Dot {
 
     [[gnu::always_inline]] void begin(int32_t x_sum) {
         for (int i = 0; i < Whole::parts; i++) sum[i] = Int16s{};
-        start = -8 * x_sum;
+        start = 8 * x_sum;
     }
     [[gnu::always_inline]] static Weights load(const uint8_t* p) {
         Weights w;

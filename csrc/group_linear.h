@@ -6,7 +6,7 @@
 // `Dot` is what a file for an instruction set provides: the integer sums of one row and one panel.
 //     Dot::steps              blocks of 64 bytes that hold one group of a panel
 //     Dot::load(p)            one such block: four inputs, or eight, of each output
-//     begin(sum)              starts a group of x that has this sum
+//     begin(sum)              starts a group of x; sum is minus that of its whole numbers
 //     add(weights, x, next)   the block's products with the quad at x, and the one `next` further
 //     total()                 the sums of the group
 #pragma once
@@ -47,10 +47,12 @@ struct Whole {  // sixteen integers, one for each output of a panel
     }
 }
 
+// R rows times one panel: the weights stream through registers once for all R rows. (Several panels at
+// once would save loads of x, but are several streams of memory, which is slower.)
 template <class Dot, int R>
 [[gnu::noinline]] void group_tile(const GroupLinear& a, int64_t row, int64_t panel) {
-    constexpr int block = 4 * lanes;  // bytes
-    constexpr int64_t ahead = 4096;   // bytes in the stream of weights
+    constexpr int64_t block = 4 * lanes;  // bytes
+    constexpr int64_t ahead = 4096;       // bytes in the stream of weights
     Vec<float> y[R];
     #pragma GCC unroll 16
     for (int r = 0; r < R; r++) y[r] = Vec<float>::broadcast(0);

@@ -8,8 +8,8 @@
 
 namespace ISA {
 
-// Rows a tile: so many sums fit into 32 registers of 64 bytes, or 16 of 32.
-constexpr int tall_groups = register_bytes >= 64 ? 12 : 4;
+// Rows a tile: two sums of each fit into 32 registers of 64 bytes, or 16 of 32 but a few.
+constexpr int tall_groups = register_bytes >= 64 ? 8 : 4;
 
 constexpr GroupKernels group_table() {
     return {round_rows, group_panels<Int8Dot, tall_groups>, group_panels<Int4Dot, tall_groups>,

@@ -31,7 +31,7 @@ struct GroupLinear {
     // x in tiles of up to `tall` rows
     const int32_t* x;       // for each tile [groups, quads, rows of the tile], four inputs each
     const float* x_scales;  // [groups, rows of the tile]
-    const int32_t* x_sums;  // [groups, rows of the tile]: of the group's whole numbers
+    const int32_t* x_sums;  // [groups, rows of the tile]: minus the sum of the whole numbers
     const uint8_t* panels;  // [panels, groups, bytes of a group], as packing.py says
     const Brain* scales;    // [panels, groups, lanes]
     const float* bias;      // may be null

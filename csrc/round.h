@@ -9,7 +9,8 @@ namespace ISA {
 
 // scale = max |x| / 127, and x / scale to the nearest whole number, ties to even. A group counts as
 // zero if its scale is no normal number (all of it is below 1.5e-36); if a number in it is not
-// finite, its scale is NaN.
+// finite, its scale is NaN. `sum` becomes minus the sum of the whole numbers: weights are stored with
+// something added, and that is where their products begin.
 [[gnu::always_inline]] inline float round_group(const float* x, int8_t* whole, int32_t* sum) {
     uint32_t bits[group], top = 0;
     memcpy(bits, x, sizeof bits);
@@ -34,7 +35,7 @@ namespace ISA {
     for (int i = 0; i < group; i++) {
         const int32_t w = int32_t(bits[i]) - 0x4b400000;  // the bits of `shift`
         whole[i] = int8_t(w);
-        total += w;
+        total -= w;
     }
     *sum = total;
     return scale;

@@ -146,10 +146,11 @@ class Whole(Packed):
             raise ValueError(f"got {wrong}, finite numbers were wanted for {cls.dtype}")
         panels, n_in, _ = block.shape
         groups = np.zeros((panels, -(-n_in // GROUP), GROUP, PANEL), np.float32)
-        groups.reshape(panels, -1, PANEL)[:, :n_in] = block
+        groups.reshape(panels, groups.shape[1] * GROUP, PANEL)[:, :n_in] = block
         scales = cls.choose_scales(groups)  # [p, g, 16]
         whole = cls.round(groups, from_bfloat16(scales)[:, :, None])  # [p, g, 32, 16]
-        quads = whole.reshape(panels, -1, GROUP // 4, 4, PANEL).swapaxes(3, 4)  # [p, g, 8, 16, 4]
+        split = (panels, groups.shape[1], GROUP // 4, 4, PANEL)
+        quads = whole.reshape(split).swapaxes(3, 4)  # [p, g, 8, 16, 4]
         return cls.join((quads + cls.zero).astype(np.uint8)), scales
 
     @classmethod
@@ -163,14 +164,14 @@ class Whole(Packed):
         whole, scales = self.whole_columns(ids)
         with np.errstate(under="ignore"):
             rows = whole * scales[:, :, None]  # [len(ids), g, 32]
-        return rows.reshape(len(ids), -1)[:, : self.n_in]
+        return rows.reshape(len(ids), rows.shape[1] * GROUP)[:, : self.n_in]
 
     def whole_columns(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns `ids` as whole numbers [len(ids), g, 32] and scales [len(ids), g], float32."""
         quads = self.split(self.panels[ids // PANEL, :, :, ids % PANEL])  # [len(ids), g, 8, 4]
         whole = quads.astype(np.float32) - np.float32(self.zero)
         scales = from_bfloat16(self.scales[ids // PANEL, :, ids % PANEL])
-        return whole.reshape(len(ids), -1, GROUP), scales
+        return whole.reshape(*scales.shape, GROUP), scales
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
@@ -339,7 +340,7 @@ def _blocks(matrix: np.ndarray, dtype: type) -> Iterator[tuple[int, int, np.ndar
         if matrix.dtype != dtype:
             narrowed = columns[:, : held.shape[1]]
             _refuse_overflow(held, np.isinf(narrowed), "float32", "3.4e+38")
-        yield begin, end, columns.reshape(n_in, -1, PANEL).transpose(1, 0, 2)
+        yield begin, end, columns.reshape(n_in, end - begin, PANEL).transpose(1, 0, 2)
 
 
 def _refuse_overflow(block: np.ndarray, infinite: np.ndarray, dtype: str, most: object) -> None:

@@ -118,9 +118,9 @@ def round_in_groups(x):
     scale is below the normal numbers (all of it is below 1.5e-36) counts as zero. One that holds a
     NaN or an infinity has the scale NaN, and so all outputs of its row are NaN.
     """
-    groups = np.zeros((len(x), -(-x.shape[1] // GROUP) * GROUP), np.float32)
-    groups[:, : x.shape[1]] = x
-    groups = groups.reshape(len(x), -1, GROUP)
+    n, n_in = x.shape
+    groups = np.zeros((n, -(-n_in // GROUP), GROUP), np.float32)
+    groups.reshape(n, groups.shape[1] * GROUP)[:, :n_in] = x
     largest = np.abs(groups).max(axis=2, initial=0)
     with np.errstate(under="ignore"):
         scales = largest / np.float32(127)

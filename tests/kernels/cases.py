@@ -1,6 +1,10 @@
 """What the tests of all kernels share: both twins, layouts in memory, and arguments to try."""
 
 import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,3 +132,30 @@ def digests(kernels):
         f"{name} {hashlib.sha256(np.asarray(result).tobytes()).hexdigest()}"
         for name, result in results
     ]
+
+
+def whole_digests(kernels):
+    """The same for products with whole numbers: large ones, odd ones, one of many rows."""
+    rng = np.random.default_rng(1)
+    lines = []
+    for n, n_in, n_out in ((1, 320, 1001), (5, 33, 17), (29, 300, 100), (67, 96, 500)):
+        x, w = (rng.standard_normal(s).astype(np.float32) for s in ((n, n_in), (n_in, n_out)))
+        bias = rng.standard_normal(n_out).astype(np.float32)
+        for dtype in ("int8", "int4"):
+            result = kernels.linear(x, pack(w, dtype), bias)
+            lines.append(f"{dtype} {hashlib.sha256(result.tobytes()).hexdigest()}")
+    return lines
+
+
+def printed_with(instruction_set, digest):
+    """The instruction set in use and the lines of `digest`, by a process that asks for one."""
+    code = (
+        f"from kernels.cases import {digest}, native\n"
+        f"print(native.instruction_set(), *{digest}(native), sep='\\n')"
+    )
+    paths = [str(Path(__file__).parent.parent), *filter(None, sys.path)]
+    env = os.environ | {"MINIDECODE_ISA": instruction_set, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from kernels.cases import both, compiled, linear_arguments, native, no_warnings, search
 
-from minidecode.kernels import pack, packing
+from minidecode.kernels import pack
 
 pytestmark = no_warnings
 
@@ -46,22 +45,6 @@ def test_linear_of_a_row_is_the_same_bits_alone(arguments):
     together = native.linear(x, pack(w), bias)
     for i in range(len(x)):
         assert np.array_equal(native.linear(x[i : i + 1], pack(w), bias)[0], together[i])
-
-
-@search(60)
-@given(arguments=linear_arguments(), chunk=st.sampled_from([1, 100, 1 << 22]))
-def test_packed_columns_are_those_of_the_matrix(arguments, chunk):
-    w = arguments[1]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_CHUNK", chunk)
-        packed = pack(w)
-    assert packed.panels.shape == (-(-w.shape[1] // 16), w.shape[0], 16)
-    assert packed.panels.dtype == w.dtype and packed.n_in == w.shape[0]
-    columns = packed.columns(np.arange(w.shape[1]))
-    assert np.array_equal(columns, w.T)
-    assert np.array_equal(packing.unpack(packed), w)
-    flat = packed.panels.swapaxes(0, 1).reshape(w.shape[0], 16 * len(packed.panels))
-    assert not flat[:, w.shape[1] :].any()
 
 
 @both

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels.cases import compiled, digests, native, no_warnings
+from kernels.cases import compiled, digests, native, no_warnings, printed_with
 
 TESTS = Path(__file__).parent.parent
 pytestmark = no_warnings
@@ -27,17 +27,8 @@ def test_bits_do_not_depend_on_the_number_of_threads():
 
 
 def digests_with(instruction_set):
-    """`digests` of a process of its own that uses `instruction_set`, or a skipped test."""
-    code = (
-        "from kernels.cases import digests, native\n"
-        "print(native.instruction_set(), *digests(native), sep='\\n')"
-    )
-    paths = [str(TESTS), *filter(None, sys.path)]
-    env = os.environ | {"MINIDECODE_ISA": instruction_set, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-    )
-    used, *lines = done.stdout.splitlines()
+    """`digests` with `instruction_set`, or a skipped test."""
+    used, *lines = printed_with(instruction_set, "digests")
     if used != instruction_set:
         pytest.skip(f"this processor has no {instruction_set}, {used} is in use")
     return lines
