@@ -289,6 +289,20 @@ def test_any_model_can_be_written(tmp_path):
         np.testing.assert_array_equal(tensor, tensors[name])
 
 
+def test_a_written_config_has_every_field_that_other_programs_ask_for(tmp_path):
+    fields, tensors = random_gpt2(2, **SMALL)
+    (tmp_path / "any").mkdir()
+    write_checkpoint(tmp_path / "any", Config.from_dict(fields), tensors)
+    write_inflated(small_directory(tmp_path / "small"), WIDER, tmp_path / "large")
+    for name, n_positions in (("any", fields["n_positions"]), ("large", WIDER.n_positions)):
+        written = json.loads((tmp_path / name / "config.json").read_text())
+        # what llama.cpp's convert_hf_to_gguf.py reads of a GPT-2
+        for key in ("n_ctx", "n_embd", "n_layer", "n_head", "layer_norm_epsilon", "vocab_size"):
+            assert key in written, key
+        assert written["architectures"] == ["GPT2LMHeadModel"]
+        assert written["n_ctx"] == written["n_positions"] == n_positions
+
+
 # Errors
 
 
