@@ -15,8 +15,8 @@ from ..decoding.step import Step
 from ..errors import MinidecodeError
 from ..models.saving import write_checkpoint
 from ..models.tokenizer import byte_alphabet
-from .speculation import Text
-from .speed import CONTEXT, PREFILL
+from .speculation import Text, Way
+from .speed import PREFILL, Engine
 
 
 def available():
@@ -77,21 +77,21 @@ def generate_greedily(model, prompt, n, **options):
     return Text(steps[1:], np.diff(times).tolist())  # the streamer is given the prompt first
 
 
-class Transformers:
+class Transformers(Engine):
     """GPT2LMHeadModel of transformers on torch, float32."""
 
     name = "transformers"
     needs = ("torch", "transformers")
 
-    def __init__(self, directory, threads, tokens):
+    def __init__(self, directory, threads, tokens, context):
         self.torch, self.transformers = start_transformers(threads)
         self.model = read_transformers(directory)
-        self.tokens = self.torch.tensor([tokens])
+        self.tokens, self.context = self.torch.tensor([tokens]), context
         self.cache = self.transformers.DynamicCache(config=self.model.config)
-        self.model(self.tokens[:, :CONTEXT], past_key_values=self.cache)
+        self.model(self.tokens[:, :context], past_key_values=self.cache)
 
     def decode(self, n):
-        return generate_greedily(self.model, self.tokens[0, :16].tolist(), n).seconds[1:]
+        return generate_greedily(self.model, self.tokens[0, : self.context].tolist(), n).seconds[1:]
 
     def forward(self, n):
         self.model(self.tokens[:, :n], past_key_values=self.cache)
@@ -125,7 +125,7 @@ class Assisted:
         generate_greedily(self.target, [0], 4, **self._assistance(2))
 
     def ways(self, n):
-        """name -> function (prompt, warp, seed) that writes a text of n tokens, greedily."""
+        """`Way` -> function (prompt, warp, seed) that writes a text of n tokens, greedily."""
 
         def way(prompt, warp, seed, k=0):
             time.sleep(0.5)  # threads of one engine spin for a while after their work
@@ -133,8 +133,9 @@ class Assisted:
             time.sleep(0.5)
             return text
 
-        names = {f"transformers, k {k}": functools.partial(way, k=k) for k in self.lengths}
-        return {"transformers, plain": way, **names}
+        name = Transformers.name
+        assisted = {Way.constant(k, name): functools.partial(way, k=k) for k in self.lengths}
+        return {Way("plain", name): way, **assisted}
 
     def _assistance(self, k):
         if k == 0:
@@ -146,13 +147,13 @@ class Assisted:
         return {"assistant_model": self.draft}
 
 
-class CTranslate2:
+class CTranslate2(Engine):
     """CTranslate2's Generator, float32. It offers no pass over several cached tokens."""
 
     name = "ctranslate2"
     needs = ("ctranslate2", "torch", "transformers")
 
-    def __init__(self, directory, threads, tokens):
+    def __init__(self, directory, threads, tokens, context):
         import ctranslate2
 
         converted = Path(directory) / "ctranslate2"
@@ -163,7 +164,7 @@ class CTranslate2:
             str(converted), compute_type="float32", inter_threads=1, intra_threads=threads
         )
         vocabulary = json.loads((converted / "vocabulary.json").read_text())
-        self.tokens = [vocabulary[token] for token in tokens]
+        self.tokens, self.context = [vocabulary[token] for token in tokens], context
 
     def _generate(self, prompt, n, callback=None):
         self.generator.generate_batch(
@@ -177,7 +178,7 @@ class CTranslate2:
 
     def decode(self, n):
         times = []
-        self._generate(self.tokens[:16], n, lambda step: times.append(time.perf_counter()))
+        self._generate(self.tokens[: self.context], n, lambda step: times.append(time.perf_counter()))
         return np.diff(times).tolist()
 
     def prefill(self):
@@ -207,9 +208,6 @@ def write_random(directory, config, tensors):
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def start(directory, threads, tokens):
-    """The installed peers on a model directory; an error when there is none."""
-    found = available()
-    if not found:
-        raise MinidecodeError("--peers: transformers and ctranslate2 are missing (extra `peers`)")
-    return [peer(directory, threads, tokens) for peer in found]
+def start(directory, threads, tokens, context):
+    """The installed peers on a model directory."""
+    return [peer(directory, threads, tokens, context) for peer in available()]
