@@ -33,7 +33,7 @@ def find_program(directory, name):
 
 
 def check_file(path, option="--gguf"):
-    """A GGUF file's Path; `InputError` for anything else, which llama.cpp would answer at length."""
+    """A GGUF file as a Path; `InputError` for anything else, which llama.cpp says at length."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise InputError(f"{option}: got {path}, a GGUF file was wanted, and there is no such file")

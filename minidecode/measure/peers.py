@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from ..decoding.step import Step
-from ..errors import MinidecodeError
 from ..models.saving import write_checkpoint
 from ..models.tokenizer import byte_alphabet
 from .speculation import Text, Way
@@ -178,7 +177,9 @@ class CTranslate2(Engine):
 
     def decode(self, n):
         times = []
-        self._generate(self.tokens[: self.context], n, lambda step: times.append(time.perf_counter()))
+        self._generate(
+            self.tokens[: self.context], n, lambda step: times.append(time.perf_counter())
+        )
         return np.diff(times).tolist()
 
     def prefill(self):

@@ -6,6 +6,7 @@ tokens against a pass over one. All times are medians; compare them as ratios wi
 """
 
 import itertools
+import math
 import resource
 import statistics
 import sys
@@ -17,8 +18,8 @@ import numpy as np
 from .. import kernels
 from ..decoding.greedy import greedy
 from ..models import gpt2
+from ..models.checkpoint import parameter_shapes
 from ..models.gpt2 import GPT2
-from .inflate import inflate_model as inflate  # noqa: F401  (bench.inflate)
 from .shapes import RandomTensors, shape_config
 
 PASSES = (1, 2, 4, 5, 8, 16)  # tokens
@@ -195,6 +196,11 @@ def peak_memory():
     """The most memory this process has held so far, bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def n_parameters(config):
+    """How many numbers a model of that config has, a tied head counted once."""
+    return sum(map(math.prod, parameter_shapes(config).values()))
 
 
 def random_model(shape):

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minidecode import InputError, TokenizerError, Warp, cli, load, sample, speculative
-from minidecode.measure import speed
 from minidecode.measure.inflate import MARGIN, inflate, inflate_model, load_inflated, write_inflated
 from minidecode.measure.shapes import SHAPES, Shape, find_shape
 from minidecode.measure.speed import weight_bytes
@@ -182,7 +181,7 @@ def test_transformers_sees_the_same_distribution(story, tmp_path):
 
 def test_tensors_are_made_one_at_a_time():
     shape = Shape(12, 8, 512, 4200)
-    config, tensors = speed.inflate("storyteller-6m", shape)
+    config, tensors = inflate_model("storyteller-6m", shape)
     read = []
     tensors.on_read = read.append
     assert "wte.weight" in tensors and len(tensors) == len(list(tensors)) and not read
