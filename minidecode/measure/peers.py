@@ -187,12 +187,16 @@ class CTranslate2(Engine):
 
 
 def write_random(directory, config, tensors):
-    """A model directory for engines that insist on end tokens and a tokenizer with every id."""
+    """A model directory for engines that insist on end tokens and a tokenizer with every id.
+
+    One of them (llama.cpp, after conversion) insists on a merge, too.
+    """
     write_checkpoint(
         directory, dataclasses.replace(config, bos_token_id=0, eos_token_ids=(0,)), tensors
     )
     directory = Path(directory)
-    vocab = {name: i for i, name in enumerate(byte_alphabet())}
+    first, second, *_ = alphabet = list(byte_alphabet())
+    vocab = {name: i for i, name in enumerate([*alphabet, first + second])}
     vocab |= {f"<{i}>": i for i in range(len(vocab), config.vocab_size)}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
     tokenizer = {
@@ -200,10 +204,9 @@ def write_random(directory, config, tensors):
         "added_tokens": [],
         "pre_tokenizer": byte_level | {"use_regex": True},
         "decoder": byte_level | {"use_regex": True},
-        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+        "model": {"type": "BPE", "vocab": vocab, "merges": [[first, second]]},
     }
     (directory / "tokenizer.json").write_text(json.dumps(tokenizer))
-    first = next(iter(vocab))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
     settings |= dict.fromkeys(("bos_token", "eos_token", "unk_token"), first)
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
