@@ -121,18 +121,21 @@ def divergence(log_p: np.ndarray, log_q: np.ndarray) -> float:
 
 
 def measure_quality(
-    load_model: Callable, dtypes: Iterable[str], texts: dict[str, list], *, progress=None
+    load: Callable, dtypes: Iterable[str], texts: dict[str, list[str]], *, progress=None
 ) -> dict:
     """Every storage type of one model on every text: {"tokens": ..., "types": ...}, for JSON.
 
-    load_model(dtype) -> model; texts: name -> documents as token ids. float32, against which all
-    are held, comes first whether or not it is among `dtypes`. Two models are in memory at a time.
+    load(dtype) -> (model, tokenizer); texts: name -> documents. float32, against which all are
+    held, comes first whether or not it is among `dtypes`. Two models are in memory at a time.
     """
-    reference = load_model(REFERENCE)
-    pieces = {name: windows(reference, documents) for name, documents in texts.items()}
+    reference, tokenizer = load(REFERENCE)
+    pieces = {
+        name: windows(reference, [tokenizer.encode(document) for document in documents])
+        for name, documents in texts.items()
+    }
     types = {}
     for dtype in dict.fromkeys([REFERENCE, *dtypes]):
-        model = reference if dtype == REFERENCE else load_model(dtype)
+        model = reference if dtype == REFERENCE else load(dtype)[0]
         types[dtype] = {"weights, MB": weight_bytes(model) / 1e6, "texts": {}}
         for name in texts:
             found = compare_models(reference, model, pieces[name], progress=progress)

@@ -138,12 +138,16 @@ def test_the_embedded_models_know_every_token_of_the_texts(name):
 def test_every_type_is_held_against_float32():
     asked = []
 
-    def load_model(dtype):
-        asked.append(dtype)
-        return model({"float32": P, "other": Q}[dtype])
+    class Digits:
+        def encode(self, text):
+            return [int(digit) for digit in text]
 
-    texts = {"a": [[0, 1, 2, 2]], "b": [[2, 0]]}
-    measured = measure_quality(load_model, ["other", "float32", "other"], texts)
+    def load(dtype):
+        asked.append(dtype)
+        return model({"float32": P, "other": Q}[dtype]), Digits()
+
+    texts = {"a": ["0122"], "b": ["20"]}
+    measured = measure_quality(load, ["other", "float32", "other"], texts)
     assert asked == ["float32", "other"]
     assert measured["tokens"] == {"a": 3, "b": 1}
     assert list(measured["types"]) == ["float32", "other"]
