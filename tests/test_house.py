@@ -18,7 +18,7 @@ PUBLIC = """
 """.split()  # noqa: SIM905
 
 WINGS = "kernels models decoding speculation proof trace measure plots cli".split()  # noqa: SIM905
-SHARED = {"cli.options", "cli.shared", "cli.comparing"}  # of the commands
+SHARED = {"cli.options", "cli.shared", "cli.comparing", "cli.measuring"}  # of the commands
 HEAVY = {"torch", "transformers", "ctranslate2", "matplotlib"}
 
 

@@ -1,15 +1,16 @@
-"""`minidecode bench`: how fast it is here, against memory and against other engines."""
+"""`minidecode bench model`: how fast it is here, against memory and against other engines."""
 
 import json
 import sys
 import tempfile
 
+from .measuring import add_output, check_peers
 from .shared import print_table
 
 
 def add(subparsers):
     parser = subparsers.add_parser(
-        "bench", help="measure speed", description="Measure speed on this machine."
+        "bench", help="measure speed and quality", description="Measure on this machine."
     )
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
     model = kinds.add_parser(
@@ -20,45 +21,61 @@ def add(subparsers):
     model.set_defaults(run=run_model)
     model.add_argument("--shape", default="gpt2", help="gpt2 (default), gpt2-medium, gpt2-large")
     model.add_argument("--repeats", type=int, default=9, help="times each thing is measured")
-    add_output(model)
+    model.add_argument(
+        "--context", type=int, default=64, metavar="N", help="tokens in the cache (default: 64)"
+    )
+    add_output(model, "transformers and ctranslate2 too")
     return kinds
-
-
-def add_output(parser):
-    parser.add_argument("--peers", action="store_true", help="other engines too, where installed")
-    parser.add_argument("--json", action="store_true")
 
 
 def run_model(args):
     from ..errors import InputError
-    from ..measure import speed
-    from ..models.loading import load
+    from ..measure import peers, speed
 
     if args.repeats < 1:
         raise InputError(f"--repeats: got {args.repeats}, at least 1 was wanted")
     config = speed.shape_config(args.shape)
+    most = config.n_positions - max(speed.DECODED, *speed.PASSES)
+    if not 1 <= args.context <= most:
+        raise InputError(f"--context: got {args.context}, 1 to {most} was wanted")
+    missing = "transformers and ctranslate2 are missing"
+    gguf = check_peers(args, peers.available(), missing, "llama-bench")
     print(f"building {args.shape} with random weights ...", file=sys.stderr)
-    if args.peers:
-        from ..measure import peers
-
-        with tempfile.TemporaryDirectory() as directory:
-            peers.write_random(directory, config, speed.RandomTensors(config))
-            model, _ = load(directory)
-            ours = speed.Ours(model)
-            others = peers.start(directory, speed.kernels.num_threads() or 1, ours.tokens)
-            measured = speed.measure_model(model, others, args.repeats)
-    else:
-        measured = speed.measure_model(speed.random_model(args.shape), (), args.repeats)
-    measured = {"shape": args.shape, **measured}
+    ours = [speed.Ours(speed.random_model(args.shape), context=args.context)]
+    with tempfile.TemporaryDirectory() as directory:
+        others = start_peers(args, config, ours[0].tokens, gguf, directory) if args.peers else []
+        measured = speed.measure_model(ours, others, args.repeats)
+    measured = {"shape": args.shape, "context": args.context, **measured}
     if args.json:
         print(json.dumps(measured))
     else:
         print_results(measured)
 
 
+def start_peers(args, config, tokens, gguf, directory):
+    """Every other engine there is: those installed, and llama.cpp on each of its files."""
+    from ..measure import llama_cpp, peers, speed
+
+    threads = speed.kernels.num_threads() or 1
+    others = []
+    if peers.available():
+        peers.write_random(directory, config, speed.RandomTensors(config))
+        others = peers.start(directory, threads, tokens, args.context)
+    if not gguf:
+        return others
+    program = llama_cpp.find_program(args.llama_cpp, "llama-bench")
+    size = speed.n_parameters(config)
+    return others + [
+        llama_cpp.LlamaCpp(program, file, threads, args.context, size) for file in gguf
+    ]
+
+
 def print_results(measured):
     results = measured["results"]
-    print(f"{measured['shape']}, {measured['backend']}, {measured['threads']} threads, medians")
+    print(
+        f"{measured['shape']}, {measured['backend']}, {measured['threads']} threads, "
+        f"{measured['context']} tokens in the cache, medians"
+    )
     names = sorted({name for figures in results.values() for name in figures}, key=_order(results))
     rows = [("", *results)]
     for name in names:

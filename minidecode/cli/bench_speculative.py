@@ -1,10 +1,19 @@
-"""`minidecode bench speculative`: plain against speculative decoding, theory and transformers."""
+"""`minidecode bench speculative`: plain against speculative decoding, theory and other engines."""
 
 import contextlib
 import json
 import tempfile
 
-from .shared import DEFAULT_DRAFT, add_model, load, numbers, print_table, progress_bar
+from .measuring import add_output, check_peers
+from .shared import (
+    DEFAULT_DRAFT,
+    add_model,
+    load,
+    numbers,
+    print_table,
+    progress_bar,
+    refuse_without_effect,
+)
 
 COLUMNS = {  # figure: heading
     "tokens/s": "tokens/s",
@@ -34,8 +43,8 @@ def add(kinds):
     parser.add_argument("--temperatures", default="0,1", metavar="T,T..", help="default: 0,1")
     parser.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
     parser.add_argument("--prompts", type=int, default=4, metavar="N", help="texts of each kind")
-    parser.add_argument("--peers", action="store_true", help="transformers' assisted generation")
-    parser.add_argument("--json", action="store_true")
+    add_output(parser, "transformers' assisted generation too")
+    parser.add_argument("--draft-gguf", metavar="FILE", help="the file of the draft for llama.cpp")
 
 
 def run(args):
@@ -52,8 +61,10 @@ def run(args):
         raise InputError(f"--max-new-tokens: got {args.max_new_tokens}, at least 2 was wanted")
     if args.like is not None:
         find_shape(args.like)
+    gguf = check_gguf(args)
     with contextlib.ExitStack() as stack:
-        (target, tokenizer), peer = start_engines(args, stack)
+        (target, tokenizer), peers = start_engines(args, stack)
+        peers += llama_cpp_engines(args, gguf, tokenizer, lengths)
         measured = speculation.measure_speculation(
             target,
             load(args.draft)[0],
@@ -61,7 +72,7 @@ def run(args):
             lengths=lengths,
             temperatures=temperatures,
             max_new_tokens=args.max_new_tokens,
-            peer=peer,
+            peers=peers,
             progress=progress_bar(),
         )
     names = {"model": args.model, "draft": args.draft, "like": args.like}
@@ -71,27 +82,52 @@ def run(args):
         print_results(names | measured)
 
 
+def check_gguf(args):
+    """The GGUF files of the target; an error for what of --peers is missing."""
+    from ..errors import InputError
+    from ..measure import llama_cpp, peers
+
+    installed, program = peers.is_installed(peers.Assisted), "llama-speculative-simple"
+    gguf = check_peers(args, installed, "transformers is missing", program)
+    if not gguf:
+        refuse_without_effect(args, ("draft_gguf",), "without --peers and --llama-cpp")
+        return []
+    if args.draft_gguf is None:
+        raise InputError("--draft-gguf: got none, the draft's file for llama.cpp was wanted")
+    llama_cpp.find_program(args.llama_cpp, "llama-bench")  # which decodes plainly
+    llama_cpp.check_file(args.draft_gguf, "--draft-gguf")
+    return gguf
+
+
 def start_engines(args, stack):
-    """((target, tokenizer), peer or None); a peer reads the grown target from a directory."""
+    """((target, tokenizer), peers); transformers reads the grown target from a directory."""
+    from .. import kernels
+    from ..measure import peers
     from ..measure.inflate import load_inflated, write_inflated
     from ..models.loading import find
 
-    if not args.peers:
+    if not (args.peers and peers.is_installed(peers.Assisted)):
         if args.like is None:
-            return load(args.model), None
-        return load_inflated(args.model, args.like, progress=progress_bar()), None
-    from .. import kernels
-    from ..errors import MinidecodeError
-    from ..measure import peers
-
-    if not peers.is_installed(peers.Assisted):
-        raise MinidecodeError("--peers: transformers is missing (extra `peers`)")
+            return load(args.model), []
+        return load_inflated(args.model, args.like, progress=progress_bar()), []
     directory = find(args.model)
     if args.like is not None:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         write_inflated(args.model, args.like, directory, progress=progress_bar())
-    peer = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
-    return load(directory), peer
+    assisted = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
+    return load(directory), [assisted]
+
+
+def llama_cpp_engines(args, gguf, tokenizer, lengths):
+    """llama.cpp on each file of the target, drafting as many tokens as we do."""
+    from .. import kernels
+    from ..measure.llama_cpp import LlamaSpeculative
+
+    threads = kernels.num_threads() or 1
+    return [
+        LlamaSpeculative(args.llama_cpp, file, args.draft_gguf, threads, tokenizer, lengths)
+        for file in gguf
+    ]
 
 
 def print_results(measured):

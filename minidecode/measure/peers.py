@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from ..decoding.step import Step
-from ..errors import MinidecodeError
 from ..models.saving import write_checkpoint
 from ..models.tokenizer import byte_alphabet
-from .speculation import Text
-from .speed import CONTEXT, PREFILL
+from .speculation import Text, Way
+from .speed import PREFILL, Engine
 
 
 def available():
@@ -77,21 +76,21 @@ def generate_greedily(model, prompt, n, **options):
     return Text(steps[1:], np.diff(times).tolist())  # the streamer is given the prompt first
 
 
-class Transformers:
+class Transformers(Engine):
     """GPT2LMHeadModel of transformers on torch, float32."""
 
     name = "transformers"
     needs = ("torch", "transformers")
 
-    def __init__(self, directory, threads, tokens):
+    def __init__(self, directory, threads, tokens, context):
         self.torch, self.transformers = start_transformers(threads)
         self.model = read_transformers(directory)
-        self.tokens = self.torch.tensor([tokens])
+        self.tokens, self.context = self.torch.tensor([tokens]), context
         self.cache = self.transformers.DynamicCache(config=self.model.config)
-        self.model(self.tokens[:, :CONTEXT], past_key_values=self.cache)
+        self.model(self.tokens[:, :context], past_key_values=self.cache)
 
     def decode(self, n):
-        return generate_greedily(self.model, self.tokens[0, :16].tolist(), n).seconds[1:]
+        return generate_greedily(self.model, self.tokens[0, : self.context].tolist(), n).seconds[1:]
 
     def forward(self, n):
         self.model(self.tokens[:, :n], past_key_values=self.cache)
@@ -125,7 +124,7 @@ class Assisted:
         generate_greedily(self.target, [0], 4, **self._assistance(2))
 
     def ways(self, n):
-        """name -> function (prompt, warp, seed) that writes a text of n tokens, greedily."""
+        """`Way` -> function (prompt, warp, seed) that writes a text of n tokens, greedily."""
 
         def way(prompt, warp, seed, k=0):
             time.sleep(0.5)  # threads of one engine spin for a while after their work
@@ -133,8 +132,9 @@ class Assisted:
             time.sleep(0.5)
             return text
 
-        names = {f"transformers, k {k}": functools.partial(way, k=k) for k in self.lengths}
-        return {"transformers, plain": way, **names}
+        name = Transformers.name
+        assisted = {Way.constant(k, name): functools.partial(way, k=k) for k in self.lengths}
+        return {Way("plain", name): way, **assisted}
 
     def _assistance(self, k):
         if k == 0:
@@ -146,13 +146,13 @@ class Assisted:
         return {"assistant_model": self.draft}
 
 
-class CTranslate2:
+class CTranslate2(Engine):
     """CTranslate2's Generator, float32. It offers no pass over several cached tokens."""
 
     name = "ctranslate2"
     needs = ("ctranslate2", "torch", "transformers")
 
-    def __init__(self, directory, threads, tokens):
+    def __init__(self, directory, threads, tokens, context):
         import ctranslate2
 
         converted = Path(directory) / "ctranslate2"
@@ -163,7 +163,7 @@ class CTranslate2:
             str(converted), compute_type="float32", inter_threads=1, intra_threads=threads
         )
         vocabulary = json.loads((converted / "vocabulary.json").read_text())
-        self.tokens = [vocabulary[token] for token in tokens]
+        self.tokens, self.context = [vocabulary[token] for token in tokens], context
 
     def _generate(self, prompt, n, callback=None):
         self.generator.generate_batch(
@@ -177,7 +177,9 @@ class CTranslate2:
 
     def decode(self, n):
         times = []
-        self._generate(self.tokens[:16], n, lambda step: times.append(time.perf_counter()))
+        self._generate(
+            self.tokens[: self.context], n, lambda step: times.append(time.perf_counter())
+        )
         return np.diff(times).tolist()
 
     def prefill(self):
@@ -185,12 +187,16 @@ class CTranslate2:
 
 
 def write_random(directory, config, tensors):
-    """A model directory for engines that insist on end tokens and a tokenizer with every id."""
+    """A model directory for engines that insist on end tokens and a tokenizer with every id.
+
+    One of them (llama.cpp, after conversion) insists on a merge, too.
+    """
     write_checkpoint(
         directory, dataclasses.replace(config, bos_token_id=0, eos_token_ids=(0,)), tensors
     )
     directory = Path(directory)
-    vocab = {name: i for i, name in enumerate(byte_alphabet())}
+    first, second, *_ = alphabet = list(byte_alphabet())
+    vocab = {name: i for i, name in enumerate([*alphabet, first + second])}
     vocab |= {f"<{i}>": i for i in range(len(vocab), config.vocab_size)}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
     tokenizer = {
@@ -198,18 +204,14 @@ def write_random(directory, config, tensors):
         "added_tokens": [],
         "pre_tokenizer": byte_level | {"use_regex": True},
         "decoder": byte_level | {"use_regex": True},
-        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+        "model": {"type": "BPE", "vocab": vocab, "merges": [[first, second]]},
     }
     (directory / "tokenizer.json").write_text(json.dumps(tokenizer))
-    first = next(iter(vocab))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
     settings |= dict.fromkeys(("bos_token", "eos_token", "unk_token"), first)
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def start(directory, threads, tokens):
-    """The installed peers on a model directory; an error when there is none."""
-    found = available()
-    if not found:
-        raise MinidecodeError("--peers: transformers and ctranslate2 are missing (extra `peers`)")
-    return [peer(directory, threads, tokens) for peer in found]
+def start(directory, threads, tokens, context):
+    """The installed peers on a model directory."""
+    return [peer(directory, threads, tokens, context) for peer in available()]

@@ -1,7 +1,7 @@
 """Speculative against plain decoding: what each way gains here, and what theory says it should.
 
-Whole texts are written by the decoders as users run them. The ways take turns, so that all see the
-same weather; compare them as ratios within one run.
+Whole texts are written by the decoders as users run them. The ways take turns prompt by prompt,
+since a machine's speed drifts; compare them as ratios within one run.
 """
 
 import functools
@@ -29,6 +29,57 @@ LOOKUP = 4  # tokens that prompt lookup drafts
 
 
 @dataclass(frozen=True)
+class Way:
+    """How texts are written: the engine, plain decoding or what it drafts, and how many tokens.
+
+    k is set where their number is constant, by our own engine's draft model or a peer's.
+    """
+
+    name: str  # plain, auto, prompt lookup, or k 4 and the like
+    engine: str = "minidecode"
+    k: int | None = None
+
+    @classmethod
+    def constant(cls, k: int, engine: str = "minidecode") -> "Way":
+        """Always k drafted tokens."""
+        return cls(f"k {k}", engine, k)
+
+    @property
+    def is_peer(self) -> bool:
+        return self.engine != PLAIN.engine
+
+    @property
+    def label(self) -> str:
+        return f"{self.engine}, {self.name}" if self.is_peer else self.name
+
+
+PLAIN = Way("plain")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What one text came to; None for what its writer did not tell.
+
+    tokens          all that were written
+    passes          of the target, the one that reads the prompt included where it yields a token
+    seconds         in all
+    rate            tokens a second after the prompt was read
+    text            the ids of the tokens
+    drafted, accepted, draft_seconds, target_seconds    summed over the rounds
+    """
+
+    tokens: int
+    passes: int
+    seconds: float
+    rate: float | None
+    text: list[int] | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    draft_seconds: float | None = None
+    target_seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Text:
     """One text as it was written: its steps, and the seconds that each took."""
 
@@ -36,15 +87,24 @@ class Text:
     seconds: list[float]
 
     @property
-    def tokens(self):
+    def tokens(self) -> list[int]:
         return [token for step in self.steps for token in step.tokens]
 
     @property
-    def rate(self):
+    def rate(self) -> float | None:
         """Tokens a second after the first step, which read the prompt; None without such steps."""
         if len(self.steps) < 2:
             return None
         return (len(self.tokens) - len(self.steps[0].tokens)) / sum(self.seconds[1:])
+
+    def sums(self) -> Sums:
+        seconds, tokens = sum(self.seconds), self.tokens
+        rounds = {}
+        if self.steps and all(isinstance(step, Round) for step in self.steps):
+            names = ("drafted", "accepted", "draft_seconds", "target_seconds")
+            stats = speculation_stats(self.steps, seconds)
+            rounds = {name: stats[name] for name in names}
+        return Sums(len(tokens), len(self.steps), seconds, self.rate, tokens, **rounds)
 
 
 def write(decoder):
@@ -64,13 +124,13 @@ def measure_speculation(
     lengths=LENGTHS,
     temperatures=(0.0, 1.0),
     max_new_tokens=64,
-    peer=None,
+    peers=(),
     progress=None,
 ):
     """Write a text for each of `prompts` (lists of ids) in every way -> a dict, ready for JSON.
 
-    The ways are plain, each constant k of `lengths`, auto, and prompt lookup; with a peer
-    (`peers.Assisted`), its plain and assisted ones, greedy only. They take turns prompt by prompt.
+    The ways are plain, each constant k of `lengths`, auto, and prompt lookup; and of each of the
+    peers (`peers.Assisted`, `peers.LlamaSpeculative`) its plain and assisted ones, greedy only.
     Texts run to max_new_tokens, past end tokens. progress: tqdm or a class like it.
     Errors: `InputError` for settings; `MinidecodeError` if a greedy text of speculation is not that
     of plain decoding. (NumPy's kernels promise that to rounding only: there it is counted.)
@@ -79,21 +139,23 @@ def measure_speculation(
         raise InputError(f"k: got {list(lengths)} for {len(prompts)} prompts, 1 or more was wanted")
     warps = {temperature: Warp(temperature=temperature) for temperature in temperatures}
     ours = _ways(target, draft, lengths, max_new_tokens)
-    theirs = peer.ways(max_new_tokens) if peer is not None else {}
-    for way in ours.values():  # the first time of anything is slow
-        way(prompts[0][:1], Warp(), 0, max_new_tokens=2)
+    theirs = {}
+    for peer in peers:
+        theirs |= peer.ways(max_new_tokens)
+    for write_text in ours.values():  # the first time of anything is slow
+        write_text(prompts[0][:1], Warp(), 0, max_new_tokens=2)
     jobs = [
-        (temperature, number, name)
+        (temperature, number, way)
         for temperature, number in itertools.product(warps, range(len(prompts)))
-        for name in (*ours, *(theirs if temperature == 0 else ()))
+        for way in (*ours, *(theirs if temperature == 0 else ()))
     ]
     texts = {temperature: {} for temperature in temperatures}
-    for temperature, number, name in progress(jobs, desc="texts") if progress else jobs:
-        way = ours.get(name) or theirs[name]
-        text = way(prompts[number], warps[temperature], number)
-        texts[temperature].setdefault(name, []).append(text)
-        if temperature == 0 and name in ours and kernels.backend == "native":
-            _check_same(texts[0]["plain"][-1], text, name, prompts[number])
+    for temperature, number, way in progress(jobs, desc="texts") if progress else jobs:
+        write_text = theirs[way] if way.is_peer else ours[way]
+        text = write_text(prompts[number], warps[temperature], number)
+        texts[temperature].setdefault(way, []).append(text)
+        if temperature == 0 and not way.is_peer and kernels.backend == "native":
+            _check_same(texts[0][PLAIN][-1], text, way.name, prompts[number])
     return {
         "threads": kernels.num_threads(),
         "backend": kernels.backend,
@@ -106,19 +168,21 @@ def measure_speculation(
 
 
 def _ways(target, draft, lengths, max_new_tokens):
-    """name -> function (prompt, warp, seed) that writes a text."""
+    """`Way` -> function (prompt, warp, seed) that writes a text."""
 
-    def way(prompt, warp, seed, draft=None, max_new_tokens=max_new_tokens, **options):
+    def write_text(prompt, warp, seed, draft=None, max_new_tokens=max_new_tokens, **options):
         options.update(warp=warp, chance=Dice(seed), max_new_tokens=max_new_tokens, eos=None)
         if draft is None:
             return write(sample(target, prompt, **options))
         return write(speculative(target, draft, prompt, **options))
 
+    with_draft = functools.partial(write_text, draft=draft)
+    lookup = functools.partial(write_text, draft=PromptLookupDraft(), num_draft_tokens=LOOKUP)
     return {
-        "plain": way,
-        **{f"k {k}": functools.partial(way, draft=draft, num_draft_tokens=k) for k in lengths},
-        "auto": functools.partial(way, draft=draft, schedule="auto"),
-        "prompt lookup": functools.partial(way, draft=PromptLookupDraft(), num_draft_tokens=LOOKUP),
+        PLAIN: write_text,
+        **{Way.constant(k): functools.partial(with_draft, num_draft_tokens=k) for k in lengths},
+        Way("auto"): functools.partial(with_draft, schedule="auto"),
+        Way("prompt lookup"): lookup,
     }
 
 
@@ -132,21 +196,25 @@ def _check_same(plain, text, name, prompt):
 
 
 def summary(temperature, texts, lengths):
-    """The figures of one temperature. texts: way -> its `Text`s, one for each prompt, in order."""
-    constant = [text for k in lengths for text in texts[f"k {k}"]]
+    """The figures of one temperature. texts: `Way` -> a text (`Text`, `Sums`) for each prompt."""
+    constant = [text for k in lengths for text in texts[Way.constant(k)]]
     rounds = [step for text in constant for step in text.steps]
     acceptance = speculation_stats(rounds, 0)["acceptance_by_position"]
-    draft_seconds, pass_seconds = costs(texts["plain"], constant)
+    draft_seconds, pass_seconds = costs(texts[PLAIN], constant)
+    sums = {
+        way: [text.sums() if isinstance(text, Text) else text for text in written]
+        for way, written in texts.items()
+    }
     ways = {}
-    for name, written in texts.items():
-        engine = name.rpartition(", ")[0]  # a peer's ways are compared with its own plain one
-        ways[name] = figures(written, texts[f"{engine}, plain" if engine else "plain"])
+    for way, written in sums.items():
+        plain = Way("plain", way.engine)  # a peer's ways are compared with its own plain one
+        ways[way.label] = found = {"engine": way.engine, "k": way.k} | figures(written, sums[plain])
         if temperature == 0:
-            same = [text.tokens == plain.tokens for text, plain in zip(written, texts["plain"])]
-            ways[name]["same text as plain"] = statistics.mean(same)
-    for k in lengths:
-        predicted = predicted_speedup(acceptance, k, draft_seconds, pass_seconds)
-        ways[f"k {k}"]["predicted speed-up"] = predicted
+            found["same text as plain"] = _share_alike(written, sums[PLAIN])
+        if way.k is not None and not way.is_peer:
+            found["predicted speed-up"] = predicted_speedup(
+                acceptance, way.k, draft_seconds, pass_seconds
+            )
     return {
         "temperature": temperature,
         "acceptance by position": acceptance,
@@ -156,6 +224,13 @@ def summary(temperature, texts, lengths):
         },
         "ways": ways,
     }
+
+
+def _share_alike(written, plain):
+    """The part of the texts that is our plain decoding's, word for word; None where untold."""
+    if any(sums.text is None for sums in written):
+        return None
+    return statistics.mean(sums.text == other.text for sums, other in zip(written, plain))
 
 
 def costs(plain, speculated):
@@ -174,23 +249,33 @@ def costs(plain, speculated):
 
 
 def figures(texts, plain):
-    """What is told of one way, against the plain texts of the same engine; None for no number."""
-    seconds = sum(sum(text.seconds) for text in texts)
-    steps = [step for text in texts for step in text.steps]
+    """What is told of one way (`Sums` of its texts), against the plain texts of the same engine.
+
+    None for no number; figures of drafts only where something was drafted by rounds.
+    """
+    seconds, passes = total("seconds", texts), total("passes", texts)
     pairs = [(text.rate, other.rate) for text, other in zip(texts, plain)]
     found = {
         "tokens/s": _median([rate for rate, _ in pairs if rate]),
         "speed-up": _median([rate / other for rate, other in pairs if rate and other]),
         "seconds a text": seconds / len(texts),
-        "tokens/pass": sum(len(step.tokens) for step in steps) / len(steps),
+        "tokens/pass": total("tokens", texts) / passes,
     }
-    if all(isinstance(step, Round) for step in steps):
-        stats = speculation_stats(steps, seconds)
-        found["acceptance"] = stats["acceptance_rate"]
-        found["drafted/pass"] = stats["drafted"] / stats["rounds"]
-        found["time drafting"] = stats["draft_seconds"] / seconds
-        found["time outside both models"] = stats["rest_seconds"] / seconds
+    drafted, accepted = total("drafted", texts), total("accepted", texts)
+    if drafted is not None:
+        found["acceptance"] = accepted / drafted if drafted else None
+        found["drafted/pass"] = drafted / passes
+    drafting, in_target = total("draft_seconds", texts), total("target_seconds", texts)
+    if drafting is not None:
+        found["time drafting"] = drafting / seconds
+        found["time outside both models"] = (seconds - drafting - in_target) / seconds
     return found
+
+
+def total(name, texts):
+    """The sum of one field of the `Sums`; None where any of them has none."""
+    values = [getattr(sums, name) for sums in texts]
+    return None if None in values else sum(values)
 
 
 def _median(values):

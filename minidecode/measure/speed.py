@@ -5,6 +5,8 @@ the same run, and the number that decides whether speculation pays is the time o
 tokens against a pass over one. All times are medians; compare them as ratios within one run.
 """
 
+import itertools
+import math
 import resource
 import statistics
 import sys
@@ -16,39 +18,68 @@ import numpy as np
 from .. import kernels
 from ..decoding.greedy import greedy
 from ..models import gpt2
+from ..models.checkpoint import parameter_shapes
 from ..models.gpt2 import GPT2
-from .inflate import inflate_model as inflate  # noqa: F401  (bench.inflate)
 from .shapes import RandomTensors, shape_config
 
 PASSES = (1, 2, 4, 5, 8, 16)  # tokens
 PREFILL = 256
-CONTEXT = 64  # tokens in the cache during the timed passes
+DECODED = 24  # tokens written one by one
+CONTEXT = 64  # tokens in the cache when timed passes and decoding begin
 FILTERS = {"top-k 50, top-p 0.9": {"top_k": 50, "top_p": 0.9}, "top-p 0.9": {"top_p": 0.9}}
 
 
-class Ours:
-    """The measured engine: minidecode itself. A peer offers the same methods where it can."""
+class Engine:
+    """Something measured. It offers `decode` and `prefill`, and of the rest what it can."""
 
-    name = "minidecode"
+    name = ""
 
-    def __init__(self, model):
-        self.model = model
+    def visit(self, repeats, logits):
+        """Measure whatever this engine offers: {figure: values}."""
+        seen = {"tokens/s": [1 / seconds for seconds in self.decode(DECODED)]}
+
+        def add(figure, value):
+            seen.setdefault(figure, []).append(value)
+
+        if hasattr(self, "forward"):
+            self.forward(1)
+            for n, _ in itertools.product(PASSES, range(repeats)):
+                several, one = _seconds(self.forward, n), _seconds(self.forward, 1)
+                add(f"pass over {n}, ms", 1e3 * several)
+                if n > 1:
+                    add(f"pass over {n} / 1", several / one)
+        for _ in range(repeats):
+            add(f"prefill {PREFILL}, ms", 1e3 * _seconds(self.prefill))
+        if hasattr(self, "filter"):
+            for _ in range(10 * repeats):
+                add("softmax, ms", 1e3 * _seconds(self.softmax, logits))
+                for name, settings in FILTERS.items():
+                    add(f"{name}, ms", 1e3 * _seconds(self.filter, logits, settings))
+        return seen
+
+
+class Ours(Engine):
+    """minidecode itself, with weights of one storage type."""
+
+    def __init__(self, model, name="minidecode", context=CONTEXT):
+        self.model, self.name, self.context = model, name, context
         rng = np.random.default_rng(0)
         self.tokens = rng.integers(0, model.vocab_size, model.n_positions).tolist()
         self.cache = model.new_cache()
-        model.forward(self.tokens[:CONTEXT], self.cache)
+        model.forward(self.tokens[:context], self.cache)
 
     def decode(self, n):
-        """n greedy tokens after a prompt of 16; the seconds of each but the first."""
+        """n greedy tokens after the context; the seconds of each but the first."""
         times = [time.perf_counter()]
-        for _ in greedy(self.model, self.tokens[:16], max_new_tokens=n, eos=None):
+        prompt = self.tokens[: self.context]
+        for _ in greedy(self.model, prompt, max_new_tokens=n, eos=None):
             times.append(time.perf_counter())
         return np.diff(times[1:]).tolist()
 
     def forward(self, n):
-        """One pass over n tokens after CONTEXT others, all n rows of logits."""
+        """One pass over n tokens after the context, all n rows of logits."""
         self.model.forward(self.tokens[:n], self.cache, n_logits=n)
-        self.cache.truncate(CONTEXT)
+        self.cache.truncate(self.context)
 
     def prefill(self):
         self.model.forward(self.tokens[:PREFILL], self.model.new_cache())
@@ -60,56 +91,45 @@ class Ours:
         kernels.softmax(logits)
 
 
-def measure_model(model, peers=(), repeats=9):
-    """Measure minidecode and its peers in one run: {"results": {engine: {figure: value}}, ...}.
+def measure_model(ours, peers=(), repeats=9):
+    """Measure engines in one run: {"results": {engine: {figure: value}}, ...}, all medians.
 
-    Each engine is visited three times, in turn, so that all see the same weather, and alone, since
-    the threads of another one spin for a while after their work.
+    ours: one `Ours` for each storage type; peers: other `Engine`s. Each is visited three times, in
+    turn, since a machine's speed drifts, and alone, since the threads of another engine spin for a
+    while after their work.
     """
-    engines = [Ours(model), *peers]
-    logits = np.random.default_rng(0).normal(scale=3, size=model.vocab_size).astype(np.float32)
+    engines = [*ours, *peers]
+    logits = np.random.default_rng(0).normal(scale=3, size=ours[0].model.vocab_size)
+    logits = logits.astype(np.float32)
     seen = {engine.name: {} for engine in engines}
-    for _ in range(3):
-        for engine in engines:
-            time.sleep(0.5)
-            _visit(engine, logits, -(-repeats // 3), seen[engine.name])
+    for _, engine in itertools.product(range(3), engines):
+        time.sleep(0.5)
+        for figure, values in engine.visit(-(-repeats // 3), logits).items():
+            seen[engine.name].setdefault(figure, []).extend(values)
     results = {
         name: {figure: statistics.median(values) for figure, values in figures.items()}
         for name, figures in seen.items()
     }
-    ours, size = results[Ours.name], weight_bytes(model)
-    ours["weights, GB"] = size / 1e9
-    ours["memory read, GB/s"] = memory_speed()
-    ours["weights read, GB/s"] = size / 1e9 * ours["tokens/s"]
-    ours["weights read / memory read"] = ours["weights read, GB/s"] / ours["memory read, GB/s"]
-    ours["share of time outside kernels"] = share_outside_kernels(engines[0])
-    ours["peak memory, MB"] = peak_memory() / 1e6
+    speed = memory_speed()
+    for engine in ours:
+        results[engine.name] |= _against_memory(engine, results[engine.name]["tokens/s"], speed)
+    if len(engines) == 1:  # the process holds no other engine's memory
+        results[engines[0].name]["peak memory, MB"] = peak_memory() / 1e6
     return {"threads": kernels.num_threads(), "backend": kernels.backend, "results": results}
 
 
-def _visit(engine, logits, repeats, seen):
-    """Measure everything that an engine offers; appends to the lists in `seen`."""
-
-    def add(figure, value):
-        seen.setdefault(figure, []).append(value)
-
-    for seconds in engine.decode(24):
-        add("tokens/s", 1 / seconds)
-    if hasattr(engine, "forward"):
-        engine.forward(1)
-        for n in PASSES:
-            for _ in range(repeats):
-                several, one = _seconds(engine.forward, n), _seconds(engine.forward, 1)
-                add(f"pass over {n}, ms", 1e3 * several)
-                if n > 1:
-                    add(f"pass over {n} / 1", several / one)
-    for _ in range(repeats):
-        add(f"prefill {PREFILL}, ms", 1e3 * _seconds(engine.prefill))
-    if hasattr(engine, "filter"):
-        for _ in range(10 * repeats):
-            add("softmax, ms", 1e3 * _seconds(engine.softmax, logits))
-            for name, settings in FILTERS.items():
-                add(f"{name}, ms", 1e3 * _seconds(engine.filter, logits, settings))
+def _against_memory(engine, tokens_per_second, memory_read):
+    """What decoding reads, beside what a plain read of memory reaches (GB/s), and the rest."""
+    size = weight_bytes(engine.model) / 1e9
+    seconds, share = outside_kernels(engine)
+    return {
+        "weights, GB": size,
+        "memory read, GB/s": memory_read,
+        "weights read, GB/s": size * tokens_per_second,
+        "weights read / memory read": size * tokens_per_second / memory_read,
+        "outside kernels, ms": 1e3 * seconds,
+        "share of time outside kernels": share,
+    }
 
 
 def _seconds(function, *args):
@@ -136,15 +156,16 @@ def memory_speed(megabytes=400, repeats=9):
     )
 
 
-def share_outside_kernels(engine, repeats=9):
-    """The part of a pass over one token that is spent in Python and NumPy, not in the kernels."""
+def outside_kernels(engine, repeats=9):
+    """What a pass over one token spends in Python and NumPy, not in kernels: (seconds, share)."""
     with _timed_kernels() as spent:
-        shares = []
+        rest, shares = [], []
         for _ in range(repeats):
             spent[0] = 0.0
             seconds = _seconds(engine.forward, 1)
+            rest.append(seconds - spent[0])
             shares.append(1 - spent[0] / seconds)
-    return statistics.median(shares)
+    return statistics.median(rest), statistics.median(shares)
 
 
 @contextmanager
@@ -175,6 +196,11 @@ def peak_memory():
     """The most memory this process has held so far, bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def n_parameters(config):
+    """How many numbers a model of that config has, a tied head counted once."""
+    return sum(map(math.prod, parameter_shapes(config).values()))
 
 
 def random_model(shape):

@@ -53,6 +53,7 @@ def write_config(directory, config):
     ids = fields.pop("eos_token_ids")
     fields["eos_token_id"] = list(ids) if len(ids) > 1 else next(iter(ids), None)
     fields = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], **fields}
+    fields["n_ctx"] = config.n_positions  # the older name, the one that llama.cpp's converter reads
     text = json.dumps(fields, indent=1) + "\n"
     (Path(directory) / "config.json").write_text(text, encoding="utf-8")
 

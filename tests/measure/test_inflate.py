@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minidecode import InputError, TokenizerError, Warp, cli, load, sample, speculative
-from minidecode.measure import speed
 from minidecode.measure.inflate import MARGIN, inflate, inflate_model, load_inflated, write_inflated
 from minidecode.measure.shapes import SHAPES, Shape, find_shape
 from minidecode.measure.speed import weight_bytes
@@ -182,7 +181,7 @@ def test_transformers_sees_the_same_distribution(story, tmp_path):
 
 def test_tensors_are_made_one_at_a_time():
     shape = Shape(12, 8, 512, 4200)
-    config, tensors = speed.inflate("storyteller-6m", shape)
+    config, tensors = inflate_model("storyteller-6m", shape)
     read = []
     tensors.on_read = read.append
     assert "wte.weight" in tensors and len(tensors) == len(list(tensors)) and not read
@@ -287,6 +286,20 @@ def test_any_model_can_be_written(tmp_path):
     assert Config.read(tmp_path) == Config.from_dict(fields)
     for name, tensor in Checkpoint(tmp_path).items():
         np.testing.assert_array_equal(tensor, tensors[name])
+
+
+def test_a_written_config_has_every_field_that_other_programs_ask_for(tmp_path):
+    fields, tensors = random_gpt2(2, **SMALL)
+    (tmp_path / "any").mkdir()
+    write_checkpoint(tmp_path / "any", Config.from_dict(fields), tensors)
+    write_inflated(small_directory(tmp_path / "small"), WIDER, tmp_path / "large")
+    for name, n_positions in (("any", fields["n_positions"]), ("large", WIDER.n_positions)):
+        written = json.loads((tmp_path / name / "config.json").read_text())
+        # what llama.cpp's convert_hf_to_gguf.py reads of a GPT-2
+        for key in ("n_ctx", "n_embd", "n_layer", "n_head", "layer_norm_epsilon", "vocab_size"):
+            assert key in written, key
+        assert written["architectures"] == ["GPT2LMHeadModel"]
+        assert written["n_ctx"] == written["n_positions"] == n_positions
 
 
 # Errors

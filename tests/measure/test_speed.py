@@ -1,23 +1,17 @@
-"""The arithmetic of the benchmarks, and that they run; nothing here depends on how fast."""
+"""The benchmark of the forward pass: that it runs; nothing here depends on how fast."""
 
 import json
 import math
 
 import numpy as np
 import pytest
-from builders import random_gpt2, toy_tokenizer, write
-from hypothesis import given
-from hypothesis import strategies as st
+from builders import random_gpt2
 
-from minidecode import InputError, MinidecodeError, cli, load
-from minidecode.decoding.step import Step
-from minidecode.measure import speculation, speed
+from minidecode import cli, load
+from minidecode.measure import peers, speed
 from minidecode.measure.shapes import SHAPES, Shape, shape_config
-from minidecode.measure.speculation import Text, costs, figures, measure_speculation, summary
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
-from minidecode.speculation.rounds import Round
-from minidecode.speculation.theory import expected_tokens, predicted_speedup
 
 SIZES = {"V": 26, "n_layer": 1, "n_head": 2, "d": 8, "n_positions": 320}
 
@@ -27,225 +21,15 @@ def random_model(seed=0, **fields):
     return GPT2(Config.from_dict(fields), tensors)
 
 
-def directory(path, seed):
-    return write(path, *random_gpt2(seed, **SIZES), toy_tokenizer(26))
-
-
-# Theory
-
-
-def test_expected_tokens_by_hand():
-    assert expected_tokens([0.5, 0.5, 0.9], 2) == 1.75  # 1 + 1/2 + 1/4
-    assert expected_tokens([0.8, 0.5], 2) == pytest.approx(2.2)  # 1 + 4/5 + 2/5
-    assert expected_tokens([0.5, 0.8], 2) == pytest.approx(1.9)  # the order matters
-    assert expected_tokens([1, 1, 1], 3) == 4
-    assert expected_tokens([0, 1], 2) == 1
-    assert expected_tokens([], 0) == 1
-
-
-@given(st.floats(0, 0.99), st.integers(0, 12), st.floats(0, 0.5))
-def test_with_one_acceptance_and_free_rows_it_is_the_papers(alpha, k, c):
-    equation_1 = (1 - alpha ** (k + 1)) / (1 - alpha)
-    assert expected_tokens([alpha] * k, k) == pytest.approx(equation_1)
-    passes = dict.fromkeys((1, k + 1), 2.0)
-    assert predicted_speedup([alpha] * k, k, 2 * c, passes) == pytest.approx(
-        equation_1 / (k * c + 1)  # theorem 3.8
-    )
-
-
-def test_predicted_speedup_by_hand():
-    passes = {1: 10.0, 3: 12.0}
-    # 1.75 tokens for 2 draft steps and a pass over 3: 14 s. Plain: 1.75 passes over 1, 17.5 s.
-    assert predicted_speedup([0.5, 0.5], 2, 1.0, passes) == 1.25
-    assert predicted_speedup([0.5, 0.5], 2, 4.0, passes) == 0.875  # a dear draft only loses
-
-
-def test_what_is_not_known_is_not_predicted():
-    passes = {1: 10.0, 3: 12.0}
-    assert predicted_speedup([0.5, 0.5], 1, 1.0, passes) is None  # no pass over 2 was seen
-    assert predicted_speedup([0.5], 2, 1.0, passes) is None
-    assert predicted_speedup([0.5, None], 2, 1.0, passes) is None
-    assert predicted_speedup([0.5, 0.5], 2, None, passes) is None
-    assert predicted_speedup([0.5, 0.5], 2, 1.0, {3: 12.0}) is None
-    # Behind a place that nothing passes there is nothing to know.
-    assert predicted_speedup([0.0, None], 2, 1.0, passes) == predicted_speedup(
-        [0.0], 2, 1.0, passes
-    )
-    assert predicted_speedup([0.0], 2, 1.0, passes) == 10 / 14
-
-
-# Figures
-
-
-def plain_text(*seconds):
-    return Text([Step((7,)) for _ in seconds], list(seconds))
-
-
-def test_the_rate_leaves_out_the_step_that_reads_the_prompt():
-    assert plain_text(9.0, 0.5, 0.5, 1.0).rate == 1.5
-    assert Text([Step((1, 2, 3)), Step((4, 5)), Step((6,))], [9.0, 1.0, 2.0]).rate == 1
-    assert plain_text(9.0).rate is None
-    assert Text([Step((1, 2)), Step((3,))], [1.0, 1.0]).tokens == [1, 2, 3]
-
-
-def test_speed_up_is_the_median_of_ratios_in_a_prompt():
-    plain = [plain_text(1, 1.0), plain_text(1, 10.0), plain_text(1, 1.0)]
-    ours = [plain_text(1, 0.5), plain_text(1, 2.5), plain_text(1, 0.1)]
-    found = figures(ours, plain)
-    assert found["speed-up"] == pytest.approx(4)  # of 2, 4 and 10
-    assert found["tokens/s"] == pytest.approx(2)  # of 2, 0.4 and 10
-    assert found["seconds a text"] == pytest.approx(6.1 / 3)
-    assert found["tokens/pass"] == 1
-    assert "acceptance" not in found
-    assert figures([plain_text(1)], [plain_text(1)])["speed-up"] is None
-
-
-def speculated(tokens, drafted, accepted, draft_seconds, target_seconds):
-    return Round(
-        tuple(range(tokens)),
-        drafted=tuple(range(drafted)),
-        accepted=accepted,
-        draft_seconds=draft_seconds,
-        target_seconds=target_seconds,
-    )
-
-
-ROUNDS = Text(
-    [
-        speculated(2, 2, 1, 8.0, 9.0),  # with the prompt
-        speculated(3, 2, 2, 0.2, 1.0),
-        speculated(1, 2, 0, 0.4, 1.2),
-        speculated(1, 0, 0, 0.0, 5.0),  # prompt lookup that finds nothing
-        speculated(1, 1, 1, 7.0, 7.0),  # cut short by the end
-    ],
-    [18.0, 1.5, 2.0, 5.5, 15.0],
-)
-
-
-def test_figures_of_speculation_by_hand():
-    found = figures([ROUNDS], [plain_text(18.0, 3.0, 3.0)])
-    assert found["tokens/s"] == pytest.approx(6 / 24)
-    assert found["speed-up"] == pytest.approx(6 / 24 * 3)
-    assert found["tokens/pass"] == 8 / 5
-    assert found["acceptance"] == 4 / 7
-    assert found["drafted/pass"] == 7 / 5
-    assert found["time drafting"] == pytest.approx(15.6 / 42)
-    assert found["time outside both models"] == pytest.approx((42 - 15.6 - 23.2) / 42)
-
-
-def test_costs_are_medians_without_first_and_last_step():
-    draft, passes = costs([plain_text(9.0, 2.0, 3.0, 2.5)], [ROUNDS])
-    assert draft == pytest.approx(0.15)  # of 0.1 and 0.2 a token
-    assert passes == {1: pytest.approx(2.75), 3: pytest.approx(1.1)}  # over 1: 2, 3, 2.5 and 5
-    assert costs([plain_text(9.0)], [Text(ROUNDS.steps[:2], [1.0, 1.0])]) == (None, {})
-
-
-def test_a_peer_is_compared_with_its_own_plain_decoding():
-    texts = {
-        "plain": [plain_text(1, 1.0)],
-        "k 2": [ROUNDS],
-        "other, plain": [plain_text(1, 4.0)],
-        "other, k 2": [plain_text(1, 2.0)],
-    }
-    found = summary(0.0, texts, [2])
-    assert found["ways"]["other, plain"]["speed-up"] == 1
-    assert found["ways"]["other, k 2"]["speed-up"] == 2
-    assert found["ways"]["other, k 2"]["same text as plain"] == 1
-    assert found["ways"]["k 2"]["same text as plain"] == 0
-    # a_1 = 3/4 (the round without drafts does not count), a_2 = 1/2
-    assert found["acceptance by position"] == [0.75, 0.5]
-    expected = predicted_speedup([0.75, 0.5], 2, 0.15, {1: 3.0, 3: 1.1})
-    assert found["ways"]["k 2"]["predicted speed-up"] == pytest.approx(expected)
-    json.dumps(found)
-
-
-# Runs
-
-
-class Stranger:
-    """A peer that writes 7, 7, 7, ... one or k + 1 at a time."""
-
-    def ways(self, n):
-        def way(prompt, warp, seed, k=0):
-            assert warp.temperature == 0
-            steps = [Step((7,) * (k + 1)) for _ in range(n // (k + 1))]
-            return Text(steps, [1.0] * len(steps))
-
-        return {"stranger, plain": way, "stranger, k 2": lambda *args: way(*args, k=2)}
-
-
-def test_every_way_is_measured_at_every_temperature():
-    target, draft = random_model(0), random_model(1)
-    shown = []
-
-    def progress(jobs, desc):
-        shown.extend(jobs)
-        return jobs
-
-    measured = measure_speculation(
-        target,
-        draft,
-        [[1, 2, 3], [4]],
-        lengths=[1, 3],
-        max_new_tokens=12,
-        peer=Stranger(),
-        progress=progress,
-    )
-    greedy, sampled = json.loads(json.dumps(measured))["results"]
-    ways = ["plain", "k 1", "k 3", "auto", "prompt lookup"]
-    assert list(sampled["ways"]) == ways
-    assert list(greedy["ways"]) == [*ways, "stranger, plain", "stranger, k 2"]
-    assert (greedy["temperature"], sampled["temperature"]) == (0, 1)
-    assert len(shown) == 2 * (5 + 7)
-    for name in ways:
-        assert greedy["ways"][name]["same text as plain"] == 1
-        assert greedy["ways"][name]["tokens/s"] > 0
-    assert greedy["ways"]["stranger, k 2"]["tokens/pass"] == 3
-    for result in (greedy, sampled):
-        assert len(result["acceptance by position"]) == 3
-        assert 0 <= result["ways"]["k 3"]["acceptance"] <= 1
-        assert 1 <= result["ways"]["k 3"]["tokens/pass"] <= 4
-        assert {"1", "2", "4"} <= set(result["pass over n, ms"])
-        assert result["ways"]["k 1"]["predicted speed-up"] > 0
-
-
-def test_a_model_that_drafts_for_itself_is_always_accepted_and_no_end_token_ends_it():
-    target = random_model(0, eos_token_id=list(range(26)))
-    measured = measure_speculation(
-        target, target, [[1, 2, 3]], lengths=[3], temperatures=[0.0], max_new_tokens=13
-    )
-    found = measured["results"][0]["ways"]["k 3"]
-    if speed.kernels.backend == "native":  # NumPy's rows depend on how many there are
-        assert found["acceptance"] == 1
-        assert found["tokens/pass"] == 13 / 4
-
-
-def test_a_greedy_text_that_differs_is_an_error(monkeypatch):
-    plain = speculation.speculative
-
-    def broken(target, draft, prompt, **options):
-        for step in plain(target, draft, prompt, **options):
-            tokens = (*step.tokens[:-1], (step.tokens[-1] + 1) % 26)
-            yield Round(tokens, step.finish_reason, step.drafted, step.accepted)
-
-    monkeypatch.setattr(speculation, "speculative", broken)
-    monkeypatch.setattr(speculation.kernels, "backend", "native")
-    with pytest.raises(MinidecodeError, match=r"k 2: got token \d+ at place \d+ after the prompt"):
-        measure_speculation(random_model(0), random_model(1), [[1, 2, 3]], lengths=[2])
-
-
-def test_settings_are_checked_before_anything_runs():
-    for options in ({"lengths": []}, {"lengths": [0, 2]}, {"temperatures": [-1.0]}):
-        with pytest.raises(InputError):
-            measure_speculation(None, None, [[1]], **options)
-    with pytest.raises(InputError):
-        measure_speculation(None, None, [])
-
-
-def test_the_forward_pass_is_measured(monkeypatch):
+@pytest.fixture
+def quick(monkeypatch):
+    """No waiting, and no large read of memory."""
     monkeypatch.setattr(speed.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(speed, "memory_speed", lambda: 10.0)
-    measured = speed.measure_model(random_model(), repeats=1)
+
+
+def test_the_forward_pass_is_measured(quick):
+    measured = speed.measure_model([speed.Ours(random_model())], repeats=1)
     ours = measured["results"]["minidecode"]
     assert {"tokens/s", "pass over 5 / 1", "prefill 256, ms", "weights read / memory read"} <= set(
         ours
@@ -253,6 +37,40 @@ def test_the_forward_pass_is_measured(monkeypatch):
     assert all(math.isfinite(value) and value > 0 for value in ours.values())
     assert ours["share of time outside kernels"] < 1
     json.dumps(measured)
+
+
+def test_engines_of_one_run_stand_side_by_side(quick):
+    class Passes(speed.Engine):
+        name = "other"
+
+        def decode(self, n):
+            return [0.5, 0.25, 0.125]
+
+        def prefill(self):
+            pass
+
+    both = [speed.Ours(random_model(0)), speed.Ours(random_model(1), "second", context=300)]
+    results = speed.measure_model(both, [Passes()], repeats=1)["results"]
+    assert list(results) == ["minidecode", "second", "other"]
+    assert results["other"]["tokens/s"] == 4
+    assert set(results["other"]) == {"tokens/s", "prefill 256, ms"}
+    assert set(results["second"]) == set(results["minidecode"])
+    assert "peak memory, MB" not in results["second"]  # there is one of the process, not of each
+
+
+@pytest.mark.parametrize("context", [1, 64, 296])
+def test_passes_and_decoding_begin_with_the_context_in_the_cache(context):
+    engine = speed.Ours(random_model(), context=context)
+    lengths = []
+    forward = engine.model.forward
+    engine.model.forward = lambda tokens, cache, **options: (
+        lengths.append((cache.length, len(tokens))) or forward(tokens, cache, **options)
+    )
+    assert len(engine.decode(24)) == 23
+    engine.forward(5)
+    engine.forward(1)
+    fed = [(0, context), *((context + i, 1) for i in range(23)), (context, 5), (context, 1)]
+    assert lengths == fed
 
 
 def test_memory_speed_is_a_number():
@@ -263,12 +81,8 @@ def test_memory_speed_is_a_number():
 def test_shapes_are_gpt2s(name):
     config = shape_config(name)
     millions = {"gpt2": 124.4, "gpt2-medium": 354.8, "gpt2-large": 774.0}  # as published
-    n_parameters = sum(map(math.prod, speed.RandomTensors(config)._shapes.values()))
-    assert n_parameters / 1e6 == pytest.approx(millions[name], abs=0.05)
+    assert speed.n_parameters(config) / 1e6 == pytest.approx(millions[name], abs=0.05)
     assert config.head_dim == 64
-
-
-# The command
 
 
 def run(capsys, *argv):
@@ -277,117 +91,46 @@ def run(capsys, *argv):
     return code, captured.out, captured.err
 
 
-@pytest.fixture
-def pair(tmp_path):
-    return (
-        *("--model", directory(tmp_path / "target", 0)),
-        *("--draft", directory(tmp_path / "draft", 1)),
-        *("--prompts", 2, "--max-new-tokens", 8),
-    )
-
-
-@pytest.fixture
-def letters(monkeypatch):
-    """Prompts that the toy tokenizer of 26 letters can spell."""
-    monkeypatch.setattr(speculation, "PROMPTS", ("abc", "hello", "xyz"))
-
-
-def test_the_command_prints_a_table_or_json(pair, letters, capsys):
-    code, text, _ = run(capsys, "speculative", *pair, "--k", "1,2")
-    assert code == 0
-    lines = text.splitlines()
-    assert sum(line.startswith("temperature") for line in lines) == 2
-    for word in ("plain", "k 1", "k 2", "auto", "prompt lookup", "draft step"):
-        assert sum(line.startswith(word) for line in lines) == 2, word
-    code, text, _ = run(capsys, "speculative", *pair, "--temperatures", "0.5", "--json")
-    (result,) = json.loads(text)["results"]
-    assert code == 0 and result["temperature"] == 0.5 and "k 8" in result["ways"]
-
-
-def test_the_command_grows_the_target(pair, letters, capsys, monkeypatch):
-    monkeypatch.setitem(SHAPES, "gpt2", Shape(2, 4, 16, 40, 400))
-    grown = []
-    plain = speculation.measure_speculation
-    monkeypatch.setattr(
-        speculation,
-        "measure_speculation",
-        lambda target, *args, **options: grown.append(target) or plain(target, *args, **options),
-    )
-    code, text, _ = run(capsys, "speculative", *pair, "--like", "gpt2", "--k", 2, "--json")
-    assert code == 0 and json.loads(text)["like"] == "gpt2"
-    assert (grown[0].config.n_layer, grown[0].vocab_size) == (2, 40)
-
-
 @pytest.mark.parametrize(
     "options, message",
     [
-        (("--k", "0"), "k: got [0] for 2 prompts"),
-        (("--k", "1,x"), "--k: got '1,x', numbers such as 1,2 were wanted"),
-        (("--temperatures", "warm"), "--temperatures: got 'warm'"),
-        (("--temperatures", "-1"), "temperature: got -1.0"),
-        (("--prompts", "0"), "--prompts: got 0, 1 to 3 was wanted"),
-        (("--prompts", "4"), "--prompts: got 4, 1 to 3 was wanted"),
-        (("--max-new-tokens", "1"), "--max-new-tokens: got 1, at least 2 was wanted"),
-        (("--like", "gpt3"), "shape: got 'gpt3'"),
-        (("--like", "gpt2"), "n_head: got 2 for a width of 8"),
+        (("--shape", "gpt3"), "shape: got 'gpt3'"),
+        (("--repeats", "0"), "--repeats: got 0, at least 1 was wanted"),
+        (("--context", "0"), "--context: got 0, 1 to 1000 was wanted"),
+        (("--context", "1001"), "--context: got 1001, 1 to 1000 was wanted"),
     ],
 )
-def test_wrong_options_are_one_line_and_exit_code_2(pair, letters, capsys, options, message):
-    code, text, said = run(capsys, "speculative", *pair, *options)
-    assert (code, text) == (2, "")
-    assert said.count("\n") == 1 and message in said
+def test_the_model_benchmark_refuses_in_one_line(capsys, options, message):
+    code, text, said = run(capsys, "model", *options)
+    assert (code, text, said.count("\n")) == (2, "", 1)
+    assert message in said
 
 
-def test_the_model_benchmark_refuses_in_one_line(capsys):
-    for options in (("--shape", "gpt3"), ("--repeats", "0")):
-        code, text, said = run(capsys, "model", *options)
-        assert (code, text, said.count("\n")) == (2, "", 1)
-
-
-# Peers
-
-
-def test_a_missing_peer_is_named(pair, letters, capsys, monkeypatch):
-    from minidecode.measure import peers
-
-    monkeypatch.setattr(peers, "is_installed", lambda peer: False)
-    code, text, said = run(capsys, "speculative", *pair, "--peers")
-    assert (code, text, said.count("\n")) == (1, "", 1)
-    assert "--peers: transformers is missing (extra `peers`)" in said
-
-
-def test_transformers_assists_on_the_same_directories(pair, letters, capsys, monkeypatch):
-    pytest.importorskip("torch", reason="torch, which runs the peer, is missing")
-    pytest.importorskip("transformers", reason="the peer, transformers, is missing")
-    from minidecode.measure import peers
-
-    monkeypatch.setattr(peers.time, "sleep", lambda seconds: None)
-    monkeypatch.setitem(SHAPES, "gpt2", Shape(2, 4, 16, 40, 400))
-    words = ("--like", "gpt2", "--peers", "--json", "--k", 2)
-    code, text, _ = run(capsys, "speculative", *pair, *words)
+def test_the_command_prints_a_table_or_json(quick, capsys, monkeypatch):
+    monkeypatch.setitem(SHAPES, "gpt2", Shape(1, 2, 8, 40, 320))
+    options = ("--repeats", 1, "--context", 9)
+    code, text, _ = run(capsys, "model", *options)
     assert code == 0
-    greedy, sampled = json.loads(text)["results"]
-    names = ["transformers, plain", *(f"transformers, k {k}" for k in (2, 4, 6))]
-    assert [name for name in greedy["ways"] if "transformers" in name] == names
-    assert not [name for name in sampled["ways"] if "transformers" in name]
-    for name in names:
-        assert greedy["ways"][name]["same text as plain"] == 1
-    ours, theirs = greedy["ways"]["k 2"], greedy["ways"]["transformers, k 2"]
-    assert theirs["tokens/pass"] == pytest.approx(ours["tokens/pass"])
+    assert "9 tokens in the cache" in text and "pass over 5 / 1" in text
+    code, text, _ = run(capsys, "model", *options, "--json")
+    assert code == 0 and json.loads(text)["results"]["minidecode"]["tokens/s"] > 0
 
 
-def test_peers_run_on_a_directory_with_random_weights(tmp_path, monkeypatch):
+def test_peers_without_a_package_are_named(capsys, monkeypatch):
+    monkeypatch.setattr(peers, "is_installed", lambda peer: False)
+    code, text, said = run(capsys, "model", "--peers")
+    assert (code, text, said.count("\n")) == (1, "", 1)
+    assert "--peers: transformers and ctranslate2 are missing (extra `peers`)" in said
+
+
+def test_peers_run_on_a_directory_with_random_weights(quick, tmp_path):
     for package in ("torch", "transformers", "ctranslate2"):
         pytest.importorskip(package, reason=f"{package}, which a peer needs, is missing")
-    from minidecode.measure import peers
-
-    monkeypatch.setattr(speed.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(speed, "memory_speed", lambda: 10.0)
     config = Config(vocab_size=300, n_positions=320, n_embd=16, n_layer=1, n_head=2)
     peers.write_random(tmp_path, config, speed.RandomTensors(config))
-    model, _ = load(tmp_path)
+    ours = speed.Ours(load(tmp_path)[0])
     tokens = np.arange(1, 300).tolist()
-    measured = speed.measure_model(model, peers.start(tmp_path, 1, tokens), repeats=1)
+    measured = speed.measure_model([ours], peers.start(tmp_path, 1, tokens, 64), repeats=1)
     assert list(measured["results"]) == ["minidecode", "transformers", "ctranslate2"]
     for found in measured["results"].values():
         assert found["tokens/s"] > 0

@@ -1,0 +1,40 @@
+"""What the benchmarks share: the options that name other engines, and the checks of them."""
+
+from ..errors import InputError, MinidecodeError
+from .shared import is_given, refuse_without_effect
+
+LLAMA_CPP = ("llama_cpp", "gguf")
+
+
+def add_output(parser, peers):
+    """--json and the options for other engines; `peers` says what --peers measures besides."""
+    parser.add_argument("--peers", action="store_true", help=f"{peers}, where installed")
+    parser.add_argument(
+        "--llama-cpp", metavar="DIR", help="with --peers: the directory of llama.cpp's programs"
+    )
+    parser.add_argument(
+        "--gguf", metavar="FILE", nargs="+", help="the files that llama.cpp reads this model from"
+    )
+    parser.add_argument("--json", action="store_true")
+
+
+def check_peers(args, installed, missing, program):
+    """The GGUF files for llama.cpp (none: without it); an error where no engine would be measured.
+
+    installed: whether one of the other engines, of which `missing` names all, is; program: the
+    one of llama.cpp's that is needed.
+    """
+    from ..measure import llama_cpp
+
+    if not args.peers:
+        refuse_without_effect(args, LLAMA_CPP, "without --peers")
+        return []
+    if not is_given(args.llama_cpp):
+        refuse_without_effect(args, ("gguf",), "without --llama-cpp")
+        if not installed:
+            raise MinidecodeError(f"--peers: {missing} (extra `peers`)")
+        return []
+    if not is_given(args.gguf):
+        raise InputError("--gguf: got no file, one or more for llama.cpp was wanted")
+    llama_cpp.find_program(args.llama_cpp, program)
+    return llama_cpp.check_files(args.gguf)
