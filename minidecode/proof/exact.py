@@ -19,7 +19,7 @@ import math
 import pickle
 from collections.abc import Iterator
 from concurrent import futures
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -84,29 +84,33 @@ class Enumerator:
         return self.known[key]
 
     def _branch(self, probabilities):
-        options = len(probabilities)
+        """The index of the option that the path takes."""
+        options, depth = len(probabilities), len(self.steps)
         if options == 1:
             return 0
-        depth = len(self.steps)
-        index = self._given(depth, options)
-        if depth >= len(self.path):
+        if depth < len(self.path):
+            index = self._given(depth, options, probabilities)
+        else:
+            index = self._new(options)
             self.untaken.append((self.probability, probabilities))
         self.steps.append((options, index))
         self.probability *= probabilities[index]
-        if depth + 1 == len(self.path) and not math.isclose(
-            self.probability, self.expected, rel_tol=1e-6
-        ):
-            raise _another_path()
         return index
 
-    def _given(self, depth, options):
-        """The option to take at a choice."""
-        if depth >= len(self.path):
-            return 0
+    def _given(self, depth, options, probabilities):
+        """The option given for a choice, if it is the same choice as before."""
         wanted, index = self.path[depth]
         if wanted != options:
             raise _another_path()
+        if depth + 1 == len(self.path):
+            probability = self.probability * probabilities[index]
+            if abs(probability - self.expected) > 1e-6 * self.expected:
+                raise _another_path()
         return index
+
+    def _new(self, options):
+        """The option to begin with where no path was given."""
+        return 0
 
     def forks(self):
         """Where the run could have gone instead: (probability, choices) of each option not taken."""
@@ -125,8 +129,8 @@ class Probe(Enumerator):
         super().__init__()
         self.dice = dice
 
-    def _given(self, depth, options):
-        return self.dice.choose(np.full(options, 1 / options), depth)
+    def _new(self, options):
+        return self.dice.choose(np.full(options, 1 / options), 0)
 
 
 def _another_path():
@@ -278,6 +282,8 @@ def law(program, max_paths=MAX_PATHS, *, progress=None, executor=None):
 
 def _outcome(value):
     """What a program returned, as something hashable."""
+    if type(value) is tuple and {*map(type, value)} <= {int}:
+        return value
     if isinstance(value, Iterator):
         return tokens_of(value)
     if hasattr(value, "tolist"):
@@ -495,4 +501,6 @@ def remembering(warp):
     """A warp that remembers, for one that is a `Warp` or None; any other stays as it is."""
     if warp is None:
         return RememberingWarp()
-    return RememberingWarp(**vars(warp)) if type(warp) is Warp else warp
+    if type(warp) is not Warp:
+        return warp
+    return RememberingWarp(**{each.name: getattr(warp, each.name) for each in fields(Warp)})
