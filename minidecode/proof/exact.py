@@ -113,7 +113,7 @@ class Enumerator:
         return 0
 
     def forks(self):
-        """Where the run could have gone instead: (probability, choices) of each option not taken."""
+        """Where the run could have gone instead: (probability, choices) of each such beginning."""
         if len(self.steps) < len(self.path):
             raise _another_path()
         for depth, (before, probabilities) in enumerate(self.untaken, len(self.path)):

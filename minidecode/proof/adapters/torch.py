@@ -139,8 +139,10 @@ class Uniforms:
         name = getattr(function, "__name__", str(function)).strip("_")
         if name in COMPARISONS and len(args) == 2:
             a, b = args
-            return a._compare(COMPARISONS[name], b) if isinstance(a, cls) else b._compare(
-                MIRRORED[COMPARISONS[name]], a
+            return (
+                a._compare(COMPARISONS[name], b)
+                if isinstance(a, cls)
+                else b._compare(MIRRORED[COMPARISONS[name]], a)
             )
         if name in VIEWS and isinstance(args[0], cls):
             return getattr(args[0], name)(*args[1:], **(kwargs or {}))

@@ -94,8 +94,8 @@ def refuse_operators(kind):
     """Give a class all operators but comparisons and indexing, each to refuse."""
     arithmetic = "add sub mul truediv floordiv mod divmod pow and or xor lshift rshift matmul"
     names = arithmetic.split() + ["r" + name for name in arithmetic.split()]
-    names += "eq ne bool int float complex index round trunc floor ceil".split()
-    names += "neg pos abs invert format".split()
+    names += ["eq", "ne", "bool", "int", "float", "complex", "index", "format"]
+    names += ["round", "trunc", "floor", "ceil", "neg", "pos", "abs", "invert"]
     for name in names:
         setattr(kind, f"__{name}__", _refused(name))
 
