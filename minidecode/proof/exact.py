@@ -434,10 +434,12 @@ def _hints(got, want, law, wanted, max_paths):
             "its own, such as a generator that was made before"
         )
     if all(isinstance(x, tuple) for x in (*law, *wanted)):
-        extra = max(map(len, law)) - max(map(len, wanted))
+        got_tokens, asked = (max(map(len, each)) for each in (law, wanted))
+        extra = abs(got_tokens - asked)
         if extra:
-            amount = "one token" if abs(extra) == 1 else f"{abs(extra)} tokens"
-            yield f"the program gave {amount} {'more' if extra > 0 else 'fewer'} than wanted"
+            amount = "one token" if extra == 1 else f"{extra} tokens"
+            relation = "more" if got_tokens > asked else "fewer"
+            yield f"the program gave {amount} {relation} than asked ({got_tokens}, not {asked})"
 
 
 def check(
