@@ -4,12 +4,15 @@ Generators that are made inside `choices` ask it; one made before cannot be reac
 classes are closed.
 """
 
+import functools
+
 import numpy as np
 
 from .refuse import draw_one, draw_several, refuse, unknown
 from .uniform import Uniform
 
 LEGACY = {"random_sample": "random", "ranf": "random", "sample": "random", "randint": "integers"}
+ORIGINAL = {"Generator": np.random.Generator, "RandomState": np.random.RandomState}
 HARMLESS = {"get_state", "SeedSequence", "BitGenerator", "MT19937", "PCG64", "PCG64DXSM"}
 HARMLESS |= {"Philox", "SFC64"}
 
@@ -25,12 +28,11 @@ def same(a, b):
 
 def places(chance, seeds):
     """(owner, name, replacement) of each call."""
-    classes = {"Generator": np.random.Generator, "RandomState": np.random.RandomState}
-    known = {name: _generator_class(base, name, chance, seeds) for name, base in classes.items()}
+    known = {name: _generator_class(name, chance, seeds) for name in ORIGINAL}
     draws = Draws(chance)
     known |= {name: _method(draws, name) for name in ("random", "uniform", "choice", "rand")}
     known |= {name: _method(draws, name) for name in LEGACY}
-    known["default_rng"] = _default_rng(known["Generator"], classes["Generator"], seeds)
+    known["default_rng"] = _default_rng(known["Generator"], seeds)
     for name in sorted(set(np.random.__all__) - HARMLESS):
         yield np.random, name, known.get(name) or refuse(f"numpy.random.{name}")
 
@@ -91,33 +93,37 @@ def _method(draws, name):
     return getattr(draws, LEGACY.get(name, name))
 
 
-def _generator_class(base, name, chance, seeds):
+def _generator_class(name, chance, seeds):
     """`Generator` or `RandomState` with its draws replaced, and all else refused."""
+    return type(name, (_unbound_class(name),), {"chance": chance, "seeds": seeds})
+
+
+@functools.cache
+def _unbound_class(name):
+    """The same without a chance: what takes long to make."""
+    base = ORIGINAL[name]
 
     class Choosing(Draws, base):
         def __init__(self, source=None):
             if not isinstance(source, np.random.BitGenerator):
-                seeds.take(f"numpy.random.{name}", source)
+                self.seeds.take(f"numpy.random.{name}", source)
                 source = np.random.PCG64() if name == "Generator" else np.random.MT19937()
             base.__init__(self, source)
-            Draws.__init__(self, chance)
 
     for method in dir(base):
-        legacy = name == "RandomState" and method in LEGACY
-        if legacy:
+        if name == "RandomState" and method in LEGACY:
             setattr(Choosing, method, getattr(Draws, LEGACY[method]))
         elif not hasattr(Draws, method) and not method.startswith("__"):
             setattr(Choosing, method, refuse(f"numpy.random.{name}.{method}"))
     Choosing.__reduce__ = refuse(f"a copy of a numpy.random.{name}")  # gives the same numbers again
-    Choosing.__name__ = name
     return Choosing
 
 
-def _default_rng(choosing, original, seeds):
+def _default_rng(choosing, seeds):
     def default_rng(seed=None):
         if isinstance(seed, choosing):
             return seed
-        if isinstance(seed, original):
+        if isinstance(seed, ORIGINAL["Generator"]):
             raise unknown("numpy.random.default_rng of a generator made before choices()")
         seeds.take("numpy.random.default_rng", seed)
         return choosing()

@@ -1,5 +1,6 @@
 """Python's `random`, its functions and `random.Random`, as choices of a chance."""
 
+import functools
 import random
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import numpy as np
 from .refuse import draw_one, draw_several, refuse, unknown
 from .uniform import Uniform
 
+ORIGINAL = random.Random  # not the stand-in of a block around this one
 HARMLESS = {"Random", "SystemRandom", "getstate"}
 
 
@@ -71,10 +73,16 @@ class Draws:
 
 
 def _generator_class(chance, seeds):
-    class Random(Draws, random.Random):
+    return type("Random", (_unbound_class(),), {"chance": chance, "seeds": seeds})
+
+
+@functools.cache
+def _unbound_class():
+    """`random.Random` without its chance: what takes long to make."""
+
+    class Random(Draws, ORIGINAL):
         def __init__(self, x=None):
-            seeds.take("random.Random", x)
-            Draws.__init__(self, chance)
+            self.seeds.take("random.Random", x)
 
     for name in set(random.__all__) - HARMLESS:
         if not hasattr(Draws, name):

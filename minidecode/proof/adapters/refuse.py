@@ -1,8 +1,11 @@
 """Random calls that an enumeration cannot follow."""
 
+import functools
+
 from ...errors import MinidecodeError
 
 
+@functools.cache
 def refuse(call):
     """A function in place of `call` that refuses, with its name."""
 

@@ -21,7 +21,8 @@ def library():
         import torch  # noqa: F401
         import transformers
     except ImportError as error:
-        raise MinidecodeError(f"{error.name} is not installed: {HINT}") from None
+        missing = error.name or "transformers"
+        raise MinidecodeError(f"{missing} is not installed: {HINT}") from None
     return transformers
 
 
