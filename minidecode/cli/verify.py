@@ -1,11 +1,19 @@
 """`minidecode verify`: the proof that speculation is exact, and a test of it on real models."""
 
-import contextlib
 import json
 
 from ..decoding.warp import SETTINGS
 from ..errors import InputError
-from .shared import add_warp, given_warp, load, print_table, progress_bar, refuse_without_effect
+from .shared import (
+    add_jobs,
+    add_warp,
+    given_warp,
+    load,
+    print_table,
+    processes,
+    progress_bar,
+    refuse_without_effect,
+)
 
 MODELS_ONLY = ("samples", "prompt", "num_draft_tokens", "seed")
 
@@ -22,7 +30,7 @@ def add(subparsers):
     parser.add_argument(
         "--library", choices=["transformers"], help="whose decoder to enumerate (default: ours)"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes to enumerate with")
+    add_jobs(parser)
     parser.add_argument("--target", metavar="MODEL")
     parser.add_argument("--draft", metavar="MODEL")
     parser.add_argument("--samples", type=int, metavar="N", help="texts to sample (default: 6000)")
@@ -40,23 +48,8 @@ def run(args):
         refuse_without_effect(args, ("library", "jobs"), "with --target and --draft")
         return run_test(args)
     refuse_without_effect(args, (*MODELS_ONLY, *SETTINGS), "without --target and --draft")
-    with _processes(args.jobs) as executor:
+    with processes(args.jobs) as executor:
         return (run_library if args.library else run_proof)(args.json, executor)
-
-
-@contextlib.contextmanager
-def _processes(jobs):
-    """An executor of that many processes, or None."""
-    if jobs is not None and jobs < 1:
-        raise InputError(f"--jobs: got {jobs}, at least 1 was wanted")
-    if jobs in (None, 1):
-        yield None
-        return
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as executor:
-        yield executor
 
 
 def run_proof(as_json, executor):

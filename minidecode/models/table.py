@@ -95,7 +95,9 @@ class TableModel:
     def _logits(self, history, count):
         """The logits [count, V] after each of the last `count` tokens of history."""
         ends = range(len(history) - count + 1, len(history) + 1)
-        return np.array([self._log_row(history[:end]) for end in ends]).reshape(count, self.vocab_size)
+        return np.array([self._log_row(history[:end]) for end in ends]).reshape(
+            count, self.vocab_size
+        )
 
     def _log_row(self, history):
         """The logits [V] after `history`, computed once."""

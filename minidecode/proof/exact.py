@@ -500,9 +500,12 @@ class RememberingWarp(Warp):
 
 
 def remembering(warp):
-    """A warp that remembers, for one that is a `Warp` or None; any other stays as it is."""
+    """A warp that remembers, for one that is a `Warp` or None; any other stays as it is.
+
+    So does one with processors of the user's own, which may keep state: they run each time.
+    """
     if warp is None:
         return RememberingWarp()
-    if type(warp) is not Warp:
+    if type(warp) is not Warp or warp.processors:
         return warp
     return RememberingWarp(**{each.name: getattr(warp, each.name) for each in fields(Warp)})
