@@ -70,13 +70,17 @@ class TableModel:
 
     def forward(self, tokens, cache, n_logits=1):
         """As `GPT2.forward`, in float64. A pass seen before is looked up, checks and all."""
-        key = (tuple(cache.tokens), tuple(tokens), n_logits) if _all_ints(tokens) else None
-        if key not in self._passes:
-            logits = self.forward_many([(tokens, cache)], n_logits)[0]
-            _remember(self._passes, key, logits.copy())
-            return logits
-        cache.tokens += tokens
-        return self._passes[key].copy()
+        for token in tokens if type(tokens) is list else (None,):
+            if type(token) is not int:  # True and 1.0 are equal to 1, and are no ids
+                return self.forward_many([(tokens, cache)], n_logits)[0]
+        key = n_logits, tuple(cache.tokens), *tokens
+        known = self._passes.get(key)
+        if known is None:
+            known = self.forward_many([(tokens, cache)], n_logits)[0]
+            _remember(self._passes, key, known)
+        else:
+            cache.tokens += tokens
+        return known.copy()
 
     def forward_many(self, batch, n_logits=1):
         """As `GPT2.forward_many`, in float64."""
@@ -111,13 +115,7 @@ class TableModel:
         return self._table[history[-1]]
 
 
-def _all_ints(tokens):
-    """Whether this is a list of plain ints: True and 1.0 are equal to 1 and are no ids."""
-    return type(tokens) is list and {*map(type, tokens)} == {int}
-
-
 def _remember(known, key, value):
-    if key is not None:
-        if len(known) >= REMEMBERED:
-            known.clear()
-        known[key] = value
+    if len(known) >= REMEMBERED:
+        known.clear()
+    known[key] = value

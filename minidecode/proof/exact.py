@@ -13,6 +13,7 @@ indices, rollbacks and limits are under test, not a copy of its algebra. On mode
 A decoder that takes its randomness from torch, NumPy or `random` goes through `adapters.choices`.
 """
 
+import functools
 import heapq
 import itertools
 import math
@@ -25,9 +26,11 @@ import numpy as np
 
 from ..decoding.chance import Dice, possible
 from ..decoding.sampling import sample
+from ..decoding.settings import CUT, FILTER
 from ..decoding.warp import Warp
 from ..errors import InputError, MinidecodeError
 
+FLOAT64 = np.dtype(np.float64)
 MAX_PATHS = 1_000_000
 TOLERANCE = 1e-12  # of float64; laws out of float32 code agree to about 1e-7
 START = (1.0, ())  # where all paths begin: (probability, choices)
@@ -58,11 +61,11 @@ class Enumerator:
         """The token that the path takes, of those with a probability above 0."""
         self.asked = True
         probs = np.asarray(probs)
-        if probs.dtype == object:
+        if probs.dtype is not FLOAT64 or probs.ndim != 1:
             probs = probs.astype(np.float64)
-        key = (probs.shape, probs.dtype.char, probs.tobytes())
-        options = self.known.get(key) or self._learn(key, probs)
-        return options[0][self._branch(options[1])]
+        key = probs.tobytes()
+        tokens, weights = self.known.get(key) or self._learn(key, probs)
+        return tokens[self._branch(weights)] if len(tokens) > 1 else tokens[0]
 
     def accept(self, probability):
         """True and False are two options, unless one of them is certain."""
@@ -76,6 +79,8 @@ class Enumerator:
 
     def _learn(self, key, probs):
         """(tokens, probabilities) of a distribution; most of them come many thousand times."""
+        if probs.ndim != 1:
+            raise InputError(f"probabilities to draw from: got shape {probs.shape}, [V] was wanted")
         tokens, weights = possible(probs)
         total = math.fsum(weights)
         if len(self.known) >= REMEMBERED:
@@ -86,8 +91,6 @@ class Enumerator:
     def _branch(self, probabilities):
         """The index of the option that the path takes."""
         options, depth = len(probabilities), len(self.steps)
-        if options == 1:
-            return 0
         if depth < len(self.path):
             index = self._given(depth, options, probabilities)
         else:
@@ -490,13 +493,22 @@ class RememberingWarp(Warp):
     """
 
     def __call__(self, logits, history):
-        known = self.__dict__.setdefault("known", {})
-        key = (tuple(history), logits.dtype.char, logits.tobytes())
-        if key not in known:
-            if len(known) >= REMEMBERED:
-                known.clear()
-            known[key] = super().__call__(logits, history)
-        return known[key].copy()
+        key = logits.tobytes(), logits.dtype.char, None if self._by_logits else tuple(history)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[key] = super().__call__(logits, history)
+        return known.copy()
+
+    @functools.cached_property
+    def _known(self):
+        return {}
+
+    @functools.cached_property
+    def _by_logits(self):
+        """Whether the history has no effect: no penalties and no bans."""
+        return self == self.only(FILTER, CUT)
 
 
 def remembering(warp):
