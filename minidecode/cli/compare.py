@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..measure import compare
 from .comparing import METHODS, as_json, measure
-from .shared import DEFAULT_DRAFT, add_dtype, add_model, print_table
+from .shared import DEFAULT_DRAFT, add_dtype, add_jobs, add_model, print_table
 
 HEADS = {name: head for name, (head, _) in compare.HEADINGS.items()}
 
@@ -45,6 +45,7 @@ def add(subparsers):
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="default: %(default)s")
     parser.add_argument("--max-new-tokens", type=int, default=100, metavar="N")
     parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
+    add_jobs(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true")
     output.add_argument("--csv", action="store_true")
@@ -61,6 +62,7 @@ def run(args):
         seeds=args.seeds,
         max_new_tokens=args.max_new_tokens,
         ignore_eos=args.ignore_eos,
+        jobs=args.jobs,
     )
     compared = measured.compared
     if args.json:

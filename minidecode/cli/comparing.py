@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..errors import InputError
 from ..measure import compare
-from .shared import DEFAULT_DRAFT, DEFAULT_MODEL, flag, load, progress_bar
+from .shared import DEFAULT_DRAFT, DEFAULT_MODEL, flag, load, processes, progress_bar
 
 METHODS = ("greedy", "beam:4", "sample", "sample:top_p=0.9", "contrastive:alpha=0.1")
 SECOND_MODELS = {"draft": "speculative", "amateur": "contrastive"}  # option: kind of method
@@ -38,6 +38,7 @@ def measure(
     seeds=None,
     max_new_tokens=None,
     ignore_eos=False,
+    jobs=None,
 ):
     """Run the methods over the prompts, with a progress bar: `Measured`. None is the default."""
     model = model or DEFAULT_MODEL
@@ -56,6 +57,7 @@ def measure(
         if bar is not None:
             total = compare.n_texts(methods, prompts, seeds)
             bar = stack.enter_context(bar(total=total, unit=" texts"))
+        executor = stack.enter_context(processes(jobs))
         compared = compare.compare(
             methods,
             prompts,
@@ -64,6 +66,7 @@ def measure(
             seeds=seeds,
             max_new_tokens=max_new_tokens,
             on_text=bar and bar.update,
+            executor=executor,
             **options,
         )
     return Measured(names, tuple(prompts), seeds, max_new_tokens, compared)

@@ -1,5 +1,6 @@
 """What several commands need: options of the sampled distribution, prompts, progress bars."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -117,6 +118,25 @@ def progress_bar():
             super().__init__(*args, **{"delay": 1, "leave": False, "file": sys.stderr} | kwargs)
 
     return Bar
+
+
+def add_jobs(parser):
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes at work (default: 1)")
+
+
+@contextlib.contextmanager
+def processes(jobs):
+    """An executor of that many processes, or None for one."""
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs: got {jobs}, at least 1 was wanted")
+    if jobs in (None, 1):
+        yield None
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as executor:
+        yield executor
 
 
 def print_table(rows, file=None):

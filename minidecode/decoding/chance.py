@@ -11,6 +11,8 @@ A third thing is optional: `coupled`, true where draft and target draw with the 
 write the same text; `exact.Enumerator` does not roll at all but takes every branch in turn.
 """
 
+import hashlib
+
 import numpy as np
 
 from ..checks import is_whole, shown
@@ -80,6 +82,21 @@ class Dice:
         return self.uniform() < probability
 
 
+def _philox_key(seed):
+    """(key, what stands above the position in the counter): a seed's place among Philox streams.
+
+    Philox (Salmon et al. 2011) turns a key of 128 bits and a counter of 256 into random bits, so
+    streams are apart when their keys or the upper halves of their counters are. Up to 2**128 the
+    seed is the key and no two (seed, position) share a stream. A larger one is hashed to 192 bits
+    with the topmost set, which no small seed has: two of them meet with probability 2**-191.
+    """
+    if seed < 2**128:
+        return seed, 0
+    digest = hashlib.blake2b(seed.to_bytes(-(-seed.bit_length() // 8), "big"), digest_size=24)
+    number = int.from_bytes(digest.digest(), "big")
+    return number >> 64, number % 2**63 | 2**63
+
+
 class GumbelDice:
     """Draws token t at position i as argmax of log p(t) + g(seed, i)[t], g standard Gumbel noise.
 
@@ -93,11 +110,13 @@ class GumbelDice:
 
     def __init__(self, seed=None):
         self.seed = check_seed(seed)
+        self._key = _philox_key(self.seed)
 
     def noise(self, position, size):
         """g(seed, position) for tokens 0 .. size-1; a longer vocabulary only appends."""
-        bits = np.random.SeedSequence((self.seed, position))
-        u = np.random.Generator(np.random.Philox(bits)).random(size)  # [0, 1)
+        key, above = self._key
+        bits = np.random.Philox(key=key, counter=above << 192 | position << 128)
+        u = np.random.Generator(bits).random(size)  # [0, 1)
         with np.errstate(divide="ignore"):  # u = 0 gives -inf, the proper limit
             return -np.log(-np.log(u))
 

@@ -154,39 +154,73 @@ def compare(
     amateur=None,
     seeds=3,
     on_text=None,
+    executor=None,
     **limits,
 ):
     """[(method, {column: Estimate})] for every method, in order; columns as in COLUMNS.
 
     methods: strings or `Method`s. prompts: texts. seeds: how many. on_text() is called after every
-    text. limits: max_new_tokens, eos. All settings are checked before the first text is written.
+    text. executor: a `concurrent.futures.Executor`, which takes one method and seed at a time; runs
+    at the same time slow one another, which `tokens_per_second` shows. limits: max_new_tokens, eos.
+    All settings are checked before the first text is written.
     """
     methods = [parse_method(m) if isinstance(m, str) else m for m in methods]
     if not prompts:
         raise InputError("prompts: got none, at least one was wanted")
     seeds = whole("seeds", seeds, 1)
-
-    def write(prompt, options, **limits):
-        result = generate(target, prompt, tokenizer=tokenizer, **options, **limits)
-        return result, token_logprobs(target, tokenizer.encode(prompt), result.tokens)
-
-    models = {"draft": draft, "amateur": amateur}
+    writer = Writer(target, tokenizer, draft, amateur, tuple(prompts), limits)
     for method in methods:  # where no token is wanted, everything is checked and nothing is run
-        for prompt in prompts:
-            write(prompt, arguments(method, **models), **{**limits, "max_new_tokens": 0})
-    compared = []
-    for method in methods:
-        runs = []
-        for seed in range(seeds if method.draws else 1):
-            options, texts = arguments(method, chance=Dice(seed), **models), []
-            for prompt in prompts:
-                texts.append(write(prompt, options, **limits))
-                if on_text is not None:
-                    on_text()
-            runs.append(summary(texts))
-        estimates = {name: Estimate.of([run[name] for run in runs]) for name in COLUMNS}
-        compared.append((method, estimates))
-    return compared
+        dataclasses.replace(writer, limits={**limits, "max_new_tokens": 0}).texts(method)
+    runs = [(i, seed) for i, m in enumerate(methods) for seed in range(seeds if m.draws else 1)]
+    written = _written(writer, [(methods[i], seed) for i, seed in runs], on_text, executor)
+    summaries = [[] for _ in methods]
+    for (i, _), texts in zip(runs, written, strict=True):
+        summaries[i].append(summary(texts))
+    return [
+        (method, {name: Estimate.of([run[name] for run in found]) for name in COLUMNS})
+        for method, found in zip(methods, summaries)
+    ]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes the texts of one method and seed: an object, so that it can go to another process."""
+
+    target: object
+    tokenizer: object
+    draft: object
+    amateur: object
+    prompts: tuple
+    limits: dict
+
+    def texts(self, method, seed=None, on_text=None):
+        """[(Result, its log-probabilities under the target)] of the prompts, with one chance."""
+        chance = None if seed is None else Dice(seed)
+        options = arguments(method, draft=self.draft, amateur=self.amateur, chance=chance)
+        texts = []
+        for prompt in self.prompts:
+            texts.append(self._text(prompt, options))
+            if on_text is not None:
+                on_text()
+        return texts
+
+    def _text(self, prompt, options):
+        tokenizer = self.tokenizer
+        result = generate(self.target, prompt, tokenizer=tokenizer, **options, **self.limits)
+        return result, token_logprobs(self.target, tokenizer.encode(prompt), result.tokens)
+
+
+def _written(writer, runs, on_text, executor):
+    """The texts of each (method, seed), in order."""
+    if executor is None:
+        yield from (writer.texts(method, seed, on_text) for method, seed in runs)
+        return
+    for future in [executor.submit(writer.texts, method, seed) for method, seed in runs]:
+        texts = future.result()
+        if on_text is not None:
+            for _ in texts:
+                on_text()
+        yield texts
 
 
 def n_texts(methods, prompts, seeds):

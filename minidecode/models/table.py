@@ -8,6 +8,8 @@ import numpy as np
 from ..checks import check_batch, id_tuple
 from ..errors import ContextError, InputError
 
+REMEMBERED = 100_000  # rows, after which a table forgets them and starts anew
+
 
 class TableCache:
     """Keeps what a `KVCache` stands for: the tokens seen so far."""
@@ -31,11 +33,13 @@ class TableCache:
 class TableModel:
     """`rows` is a [V, V] array (row by last token) or a function: token history -> row [V].
 
-    Rows are probabilities, the logits their float64 logarithms (-inf for 0). `eos` is an id or
-    several, as in a checkpoint. Errors: `InputError` for rows that are not probabilities.
+    Rows are probabilities, the logits their float64 logarithms (-inf for 0). A function is asked
+    once per history: the proof comes back to each many thousand times. `eos` is an id or several,
+    as in a checkpoint. Errors: `InputError` for rows that are not probabilities.
     """
 
     def __init__(self, rows, *, n_positions=1024, eos=(), bos=None):
+        self._table, self._known, self._passes = None, {}, {}
         if callable(rows):
             self._row = rows
             self.vocab_size = None  # known when the first row is seen; asked for below
@@ -45,7 +49,7 @@ class TableModel:
             if table.ndim != 2 or table.shape[0] != table.shape[1]:
                 raise InputError(f"rows: got shape {table.shape}, [V, V] was wanted")
             self.vocab_size = len(table)
-            self._row = lambda history: table[history[-1]]
+            self._table, self._row = table, self._last_row
             for token in range(len(table)):
                 self.row([token])
         self.n_positions = n_positions
@@ -65,8 +69,18 @@ class TableModel:
         return row
 
     def forward(self, tokens, cache, n_logits=1):
-        """As `GPT2.forward`, in float64."""
-        return self.forward_many([(tokens, cache)], n_logits)[0]
+        """As `GPT2.forward`, in float64. A pass seen before is looked up, checks and all."""
+        for token in tokens if type(tokens) is list else (None,):
+            if type(token) is not int:  # True and 1.0 are equal to 1, and are no ids
+                return self.forward_many([(tokens, cache)], n_logits)[0]
+        key = n_logits, tuple(cache.tokens), *tokens
+        known = self._passes.get(key)
+        if known is None:
+            known = self.forward_many([(tokens, cache)], n_logits)[0]
+            _remember(self._passes, key, known)
+        else:
+            cache.tokens += tokens
+        return known.copy()
 
     def forward_many(self, batch, n_logits=1):
         """As `GPT2.forward_many`, in float64."""
@@ -85,6 +99,23 @@ class TableModel:
     def _logits(self, history, count):
         """The logits [count, V] after each of the last `count` tokens of history."""
         ends = range(len(history) - count + 1, len(history) + 1)
-        probs = np.array([self.row(history[:end]) for end in ends]).reshape(count, self.vocab_size)
-        with np.errstate(divide="ignore"):
-            return np.log(probs)
+        return np.array([self._log_row(history[:end]) for end in ends]).reshape(
+            count, self.vocab_size
+        )
+
+    def _log_row(self, history):
+        """The logits [V] after `history`, computed once."""
+        key = history[-1] if self._table is not None else tuple(history)
+        if key not in self._known:
+            with np.errstate(divide="ignore"):
+                _remember(self._known, key, np.log(self.row(history)))
+        return self._known[key]
+
+    def _last_row(self, history):
+        return self._table[history[-1]]
+
+
+def _remember(known, key, value):
+    if len(known) >= REMEMBERED:
+        known.clear()
+    known[key] = value

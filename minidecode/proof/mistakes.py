@@ -1,7 +1,8 @@
 """Speculative decoders that look right and are not: what the proof in exact.py is for.
 
 Each is the real loop with one mistake that has been made in public. Run on the tables below, every
-one has an output law other than the target's; `report` says by how much.
+one has an output law other than the target's; `report` says by how much. LOSSY holds rules whose
+authors say so.
 """
 
 import numpy as np
@@ -64,6 +65,25 @@ def rest(p, q, i):
 
 def softmax_of_rest(p, q, i):
     return np.exp(np.maximum(p[i] - q[i], 0))
+
+
+def is_typical(p, q, i, x, threshold=0.3, factor=0.55):
+    """1 where p(x) exceeds min(threshold, factor * exp(-entropy of p)), else 0; q has no say.
+
+    Medusa's typical acceptance (Cai et al. 2024, section 2.3.2), after typical sampling. The
+    paper's own threshold is 0.09: on three tokens next to nothing would be below it.
+    """
+    likely = p[i][p[i] > 0]
+    entropy = -(likely * np.log(likely)).sum()
+    return float(p[i][x] > min(threshold, factor * np.exp(-entropy)))
+
+
+def lenient_ratio(p, q, i, x, lenience=0.5):
+    """p(x) / (l q(x)) with l < 1: Leviathan et al. 2023, appendix A.5.
+
+    No token then comes more often than with p(x) / l, and more drafts are accepted.
+    """
+    return p[i][x] / (lenience * q[i][x])
 
 
 class SoftDraft(ModelDraft):
@@ -223,9 +243,23 @@ WRONG = {  # the mistake: (decoder, target, warp)
 }
 
 
-def report(mistake, num_draft_tokens=2, max_new_tokens=3):
-    """The `exact.Report` of one of the WRONG decoders."""
-    decoder, target, warp = WRONG[mistake]
+LOSSY = {  # rules that give up the target's distribution on purpose, for more accepted drafts
+    "Medusa's typical acceptance": (
+        _speculative(verify=_verify(is_typical, lambda p, q, i: p[i])),
+        TARGET,
+        None,
+    ),
+    "lenience 0.5: accepts with min(1, p / (0.5 q))": (
+        _speculative(verify=_verify(lenient_ratio, rest)),
+        TARGET,
+        None,
+    ),
+}
+
+
+def report(name, num_draft_tokens=2, max_new_tokens=3):
+    """The `exact.Report` of one of the WRONG or LOSSY decoders."""
+    decoder, target, warp = {**WRONG, **LOSSY}[name]
     return exact.check(
         lambda target, prompt, **options: decoder(
             target, prompt, num_draft_tokens=num_draft_tokens, **options

@@ -28,7 +28,7 @@ class Test:
     statistic: float
     cells: int
     samples: int
-    power: float  # against a decoder that redraws from p after a rejection
+    power: float  # against a decoder that redraws from p after each rejection
 
 
 def statistical_test(
@@ -37,12 +37,11 @@ def statistical_test(
     """Whether `samples` speculative texts begin as often as they should with each pair of tokens.
 
     Pairs too rare to be counted alone are counted with others of the same first token, or with
-    all that are rare. Errors: `InputError` for too few samples.
+    all that are rare. Errors: `InputError` for too few samples, or where nothing is left to chance.
     """
-    if samples < 100:
-        raise InputError(f"samples: got {samples}, at least 100 were wanted")
     warp = warp or Warp()
-    p, q = (first_row(model, prompt, warp) for model in (target, draft))
+    _check_there_is_something_to_test(samples, warp, num_draft_tokens)
+    p = row_after(target, prompt, warp)
     cells = make_cells(target, prompt, warp, p, samples)
     counts = dict.fromkeys(cells, 0)
     seeds = np.random.SeedSequence(seed).spawn(samples)
@@ -63,13 +62,25 @@ def statistical_test(
     probabilities = list(cells.values())
     x = chi_square.statistic(counts.values(), probabilities)
     p_value = chi_square.tail(x, len(cells) - 1)
-    mistaken = redrawing(cells, p, q)
+    mistaken = redrawing(target, draft, prompt, warp, cells, num_draft_tokens)
     power = chi_square.power(samples, probabilities, mistaken, SIGNIFICANCE)
     return Test(p_value >= SIGNIFICANCE, p_value, x, len(cells), samples, power)
 
 
-def first_row(model, prompt, warp):
-    return np.asarray(warp(model.forward(prompt, model.new_cache())[-1], prompt), np.float64)
+def _check_there_is_something_to_test(samples, warp, num_draft_tokens):
+    if samples < 100:
+        raise InputError(f"samples: got {samples}, at least 100 were wanted")
+    nothing = "there is nothing to test"
+    if warp.temperature == 0:
+        raise InputError(f"temperature: got 0, where every text is the same: {nothing}")
+    if num_draft_tokens == 0:
+        raise InputError(f"num_draft_tokens: got 0, which is plain sampling: {nothing}")
+
+
+def row_after(model, tokens, warp):
+    """The distribution [V] of the token after `tokens`, in float64."""
+    row = warp(model.forward(list(tokens), model.new_cache())[-1], list(tokens))
+    return np.asarray(row, np.float64)
 
 
 def make_cells(target, prompt, warp, p, samples):
@@ -105,12 +116,34 @@ def cell_of(cells, x, y):
     return next(cell for cell in ((x, y), (x, None), (None, None)) if cell in cells)
 
 
-def redrawing(cells, p, q):
-    """The cells' probabilities where a rejected first token is redrawn from p itself."""
-    size = max(len(p), len(q))
-    p, q = (np.pad(row, (0, size - len(row))) for row in (p, q))
-    accepted = np.minimum(p, q)
-    first = accepted + (1 - accepted.sum()) * p
-    others = {(x, y): m * first[x] / p[x] for (x, y), m in cells.items() if x is not None}
+def redrawing(target, draft, prompt, warp, cells, num_draft_tokens):
+    """The cells' probabilities for a decoder that redraws a rejected token from p itself.
+
+    That is wrong, as p should lose what q gave already. Both tokens are drawn that way, unless the
+    second is the bonus token of a round of one draft, which comes from p as it should.
+    """
+    p, q = _rows(target, draft, prompt, warp)
+    accepted, rejected = np.minimum(p, q), (1 - np.minimum(p, q).sum()) * p
+    others = dict.fromkeys(cells, 0.0)
+    for x in {x for x, _ in cells if x is not None}:
+        p_x, q_x = _rows(target, draft, [*prompt, x], warp)
+        mixed = np.minimum(p_x, q_x) + (1 - np.minimum(p_x, q_x).sum()) * p_x
+        bonus = p_x if num_draft_tokens == 1 else mixed
+        row = accepted[x] * bonus + rejected[x] * mixed
+        others |= {
+            cell: float(row[cell[1]]) for cell in cells if cell[0] == x and cell[1] is not None
+        }
+        alone = [y for first, y in cells if first == x and y is not None]
+        others[x, None] = float(row.sum() - row[alone].sum())
     others[None, None] = 1 - sum(others.values())
     return [others[cell] for cell in cells]
+
+
+def _rows(target, draft, tokens, warp):
+    """(p, q) after tokens, of one length; q = p where the draft does not know the last token."""
+    p = row_after(target, tokens, warp)
+    if tokens[-1] >= draft.vocab_size:
+        return p, p
+    q = row_after(draft, tokens, warp)
+    size = max(len(p), len(q))
+    return tuple(np.pad(row, (0, size - len(row))) for row in (p, q))

@@ -1,12 +1,14 @@
-"""Proof and test that speculation keeps the target's distribution, for `minidecode verify`.
+"""The settings in which the real decoder must keep the target's distribution.
 
-The proof enumerates every path of the real decoder on small tables (exact.py). The test runs real
-models many times and compares how often each beginning of a text came with its exact probability.
+Every path of it is enumerated (exact.py) on small tables, for `minidecode verify`: draft lengths
+and schedules, kinds of drafts, and settings of the distribution.
 """
 
+import functools
 import itertools
 
 from ..decoding.warp import Warp
+from ..errors import InputError
 from ..models.table import TableModel
 from ..speculation.drafts import ModelDraft, PromptLookupDraft
 from ..speculation.loop import speculative
@@ -48,12 +50,29 @@ def settings():
     yield "k=3 constant, end token", table, model, Warp(), three
 
 
-def proof(max_new_tokens=4):
+def report(name, max_new_tokens=4):
+    """The `exact.Report` of one setting of the real decoder, by name: for other processes too."""
+    for each, target, make_draft, warp, options in settings():
+        if each == name:
+            decoder = _decoder(make_draft, options)
+            limits = {"warp": warp, "max_new_tokens": max_new_tokens}
+            return exact.check(decoder, target, [0, 1, 0], **limits)
+    raise InputError(f"setting: got {name!r}, one of those in suite.settings() was wanted")
+
+
+def proof(max_new_tokens=4, *, progress=None, executor=None):
     """Yield (name, `exact.Report`) for each setting of the real decoder."""
-    for name, target, make_draft, warp, options in settings():
-        decoder = _decoder(make_draft, options)
-        limits = {"warp": warp, "max_new_tokens": max_new_tokens}
-        yield name, exact.check(decoder, target, [0, 1, 0], **limits)
+    names = [name for name, *_ in settings()]
+    one = functools.partial(report, max_new_tokens=max_new_tokens)
+    return reports(one, names, progress=progress, executor=executor)
+
+
+def reports(report, names, *, progress=None, executor=None):
+    """Yield (name, report(name)) in order; an executor takes one name at a time."""
+    found = executor.map(report, names) if executor else map(report, names)
+    if progress:
+        found = progress(found, total=len(names), desc="settings", unit=" settings")
+    yield from zip(names, found, strict=True)
 
 
 def _decoder(make_draft, options):

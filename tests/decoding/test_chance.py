@@ -285,3 +285,40 @@ def test_gumbel_dice_have_no_ratio_test():
     with pytest.raises(MinidecodeError, match="no ratio test"):
         GumbelDice(0).accept(0.5)
     assert GumbelDice.coupled and not Dice.coupled
+
+
+# (seed, position) pairs that a list of 32-bit words, or a sum, would confuse
+PAIRS = [(1 + 5 * 2**32, 0), (1, 5), (1 + 5 * 2**64, 0), (1 + 5 * 2**96, 0), (5, 1), (6, 0), (0, 6)]
+PAIRS += [(0, 0), (0, 2**32), (2**32, 0), (0, 2**63), (2**63, 0), (2**64, 0), (2**127, 0)]
+PAIRS += [(2**128 - 1, 0), (2**128, 0), (2**128 + 1, 0), (2**192, 0), (2**256, 0), (2**256 + 1, 0)]
+PAIRS += [(2**400, 1), (2**400 + 1, 0), (2**400 + 1, 1)]
+
+
+def test_no_two_pairs_of_seed_and_position_share_their_noise():
+    noises = [GumbelDice(seed).noise(position, 64) for seed, position in PAIRS]
+    numbers = np.concatenate(noises)
+    assert len(np.unique(numbers)) == numbers.size  # nor does one begin inside another
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(0, 2**140), st.integers(0, 2**40), st.integers(0, 96))
+def test_a_seed_moved_into_the_position_is_another_stream(seed, position, shift):
+    """What the position takes from the seed, or gives it, does not cancel."""
+    if position:
+        here = GumbelDice(seed).noise(position, 8)
+        for other in (seed + (position << shift), abs(seed - position), seed ^ (position << shift)):
+            assert not np.isin(GumbelDice(other).noise(0, 8), here).any()
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.integers(0, 2**600), st.integers(0, 2**64 - 1))
+def test_any_seed_and_position_has_noise_that_a_longer_vocabulary_appends_to(seed, position):
+    dice = GumbelDice(seed)
+    noise = dice.noise(position, 50)
+    assert np.isfinite(noise).all()
+    assert np.array_equal(dice.noise(position, 9), noise[:9])
+
+
+def test_the_smallest_number_of_all_is_reached():
+    assert inverse_cdf([0, 5e-324], 0.9) == 1
+    assert inverse_cdf([5e-324, 0], 0.9) == 0

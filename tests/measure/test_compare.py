@@ -5,12 +5,15 @@ import csv
 import io
 import json
 import math
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
 
 import minidecode
 from minidecode.cli import compare as command
+from minidecode.cli import main
 from minidecode.decoding.beam import beam_search
 from minidecode.decoding.chance import Dice
 from minidecode.decoding.contrastive import contrastive
@@ -338,3 +341,40 @@ def test_prompt_files_that_cannot_be(capsys, tmp_path):
         run(capsys, "greedy", "--prompts", str(path))
     with pytest.raises(OSError):
         run(capsys, "greedy", "--prompts", str(tmp_path / "none.txt"))
+
+
+# --- other processes ------------------------------------------------------------------------------
+
+
+def test_an_executor_writes_the_same_texts(pair):
+    (target, tokenizer), draft = pair
+    methods = ["greedy", "sample:temperature=0.8", "speculative:k=2", "greedy"]
+    options = {"target": target, "tokenizer": tokenizer, "draft": draft, "max_new_tokens": 5}
+    told = []
+    alone = compare(methods, PROMPTS[:2], seeds=2, on_text=lambda: told.append(1), **options)
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        shared = compare(
+            methods,
+            PROMPTS[:2],
+            seeds=2,
+            executor=executor,
+            on_text=lambda: told.append(2),
+            **options,
+        )
+    assert told.count(1) == told.count(2) == 12
+    for (method, here), (same_method, there) in zip(alone, shared, strict=True):
+        assert method == same_method
+        for name in set(COLUMNS) - {TIMED}:
+            assert here[name] == there[name]
+
+
+def test_compare_on_processes_prints_the_same_table(capsys):
+    command_line = ["compare", "greedy", "--max-new-tokens", "3", "--json"]
+    rows = []
+    for jobs in ([], ["--jobs", "2"]):
+        assert main([*command_line, *jobs]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["methods"]
+        rows.append({name: value for name, value in row.items() if TIMED not in name})
+    assert rows[0] == rows[1]
+    assert main([*command_line, "--jobs", "0"]) == 2
+    assert "--jobs: got 0" in capsys.readouterr().err

@@ -2,17 +2,24 @@
 
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
 from builders import random_gpt2
 
-from minidecode import InputError, Warp
+from minidecode import InputError, TableModel, Warp, exact, speculative
 from minidecode.cli import main
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
-from minidecode.proof import chi_square, statistical
-from minidecode.proof.statistical import cell_of, make_cells, statistical_test
+from minidecode.proof import chi_square, mistakes, statistical
+from minidecode.proof.statistical import (
+    cell_of,
+    make_cells,
+    redrawing,
+    row_after,
+    statistical_test,
+)
 
 
 @pytest.mark.parametrize(  # from printed tables of the chi-square distribution
@@ -98,7 +105,7 @@ def test_too_few_samples_are_refused():
     with pytest.raises(InputError, match="samples: got 99, at least 100"):
         statistical_test(tiny(1), tiny(2), [3], 99)
     with pytest.raises(InputError, match="concentrated"):
-        statistical_test(tiny(1), tiny(2), [3], 100, warp=Warp(temperature=0))
+        statistical_test(tiny(1), tiny(2), [3], 100, warp=Warp(top_k=1))
 
 
 def test_verify_proves_and_rejects(capsys):
@@ -127,3 +134,121 @@ def test_verify_tests_real_models(capsys):
 def test_verify_refuses_half_a_command(arguments, message, capsys):
     assert main(["verify", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+# What the power is the power of
+
+
+def wrong_law(target, draft, cells, k):
+    """The cells' probabilities for the real loop with a rule that redraws from p."""
+
+    def redraws(p, q, drafted, chance, position=0):
+        for i, x in enumerate(drafted):
+            if not chance.accept(min(1.0, p[i][x] / q[i][x])):
+                return i, chance.choose(p[i], position)
+        return len(drafted), chance.choose(p[len(drafted)], position)
+
+    law = exact.law(
+        lambda chance: speculative(
+            target, draft, [0], chance=chance, verify=redraws, num_draft_tokens=k, max_new_tokens=3
+        )
+    )
+    found = dict.fromkeys(cells, 0.0)
+    for (x, y, _), probability in law.items():
+        found[cell_of(cells, x, y)] += probability
+    return list(found.values())
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("samples", [100, 5000])
+@pytest.mark.parametrize("draft", [mistakes.DRAFT, TableModel([[0.3, 0.7], [0.6, 0.4]])])
+def test_the_power_is_that_of_the_decoder_it_names_over_both_tokens(k, samples, draft):
+    target = TableModel([[0.5, 0.3, 0.2], [0.1, 0.88, 0.02], [0.3, 0.6, 0.1]])
+    warp = Warp()
+    cells = make_cells(target, [0], warp, row_after(target, [0], warp), samples)
+    found = redrawing(target, draft, [0], warp, cells, k)
+    assert sum(found) == pytest.approx(1)
+    if draft is mistakes.DRAFT:
+        assert found == pytest.approx(wrong_law(target, draft, cells, k), abs=1e-12)
+
+
+def test_exactly_two_cells_are_enough_and_one_is_too_few():
+    first = [0.9] + [0.1 / 19] * 19
+    target = TableModel(lambda history: first if len(history) == 1 else [1 / 20] * 20)
+    warp = Warp()
+    p = row_after(target, [0], warp)
+    assert set(make_cells(target, [0], warp, p, 60)) == {(None, None), (0, None)}
+    assert statistical_test(target, target, [0], 110, seed=1).cells == 2
+    with pytest.raises(InputError, match="concentrated"):
+        make_cells(target, [0], warp, p, 5)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--temperature", "0"], "temperature: got 0"),
+        (["--num-draft-tokens", "0"], "num_draft_tokens: got 0"),
+    ],
+)
+def test_where_nothing_is_left_to_chance_there_is_nothing_to_test(options, message, capsys):
+    command = ["verify", "--target", "storyteller-1m", "--draft", "storyteller-1m", *options]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert message in error and "there is nothing to test" in error
+
+
+def test_verify_ends_with_a_summary(capsys):
+    assert main(["verify"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("passed: 27 of 27 settings are exact")
+    assert "16 of 16 wrong and lossy decoders are rejected" in last
+
+
+def test_verify_on_processes_says_the_same(capsys):
+    facts = []
+    for jobs in ([], ["--jobs", "2"]):
+        assert main(["verify", "--json", *jobs]) == 0
+        facts.append(json.loads(capsys.readouterr().out))
+    assert facts[0] == facts[1]
+
+
+def test_a_library_that_is_not_installed_is_named_with_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["verify", "--library", "transformers"]) == 1
+    error = capsys.readouterr().err
+    assert "is not installed: pip install 'minidecode[peers]'" in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--library", "other"], "invalid choice"),
+        (["--jobs", "0"], "--jobs: got 0"),
+        (["--library", "transformers", "--top-k", "5"], "--top-k has no effect"),
+        (["--target", "a", "--draft", "b", "--jobs", "2"], "--jobs has no effect with --target"),
+    ],
+)
+def test_verify_refuses_options_without_effect(arguments, message, capsys):
+    try:
+        code = main(["verify", *arguments])
+    except SystemExit as exit:
+        code = exit.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rule", mistakes.LOSSY)
+def test_lossy_rules_are_as_far_off_as_they_were_measured(rule):
+    report = mistakes.report(rule)
+    assert not report.passed and report.complete
+    assert report.distance > 0.3
+
+
+def test_lenience_keeps_its_promise():
+    """No first token comes more often than with p / l."""
+    report = mistakes.report("lenience 0.5: accepts with min(1, p / (0.5 q))")
+    for x, p in enumerate(mistakes.TARGET.row([0])):
+        got = sum(probability for text, probability in report.law.items() if text[0] == x)
+        assert got <= p / 0.5 + 1e-12

@@ -1,0 +1,33 @@
+"""README's examples of other libraries under the proof run as they stand there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+BORROWED = [block for block in BLOCKS if "proof.adapters" in block]
+NEEDS_TORCH = [block for block in BORROWED if "torch" in block]
+
+
+def run(block, capsys):
+    names = {}
+    exec(compile(block, "README.md", "exec"), names)
+    return names, capsys.readouterr().out
+
+
+@pytest.mark.skipif(not BORROWED, reason="README has no example of an adapter yet")
+def test_loops_that_draw_from_numpy_or_random_are_rejected_as_the_readme_says(capsys):
+    (block,) = [block for block in BORROWED if block not in NEEDS_TORCH]
+    _, out = run(block, capsys)
+    assert out.startswith("NOT EXACT: total variation 0.101 after 294 paths")
+    assert out.splitlines()[-1] == "1"
+
+
+@pytest.mark.skipif(not NEEDS_TORCH, reason="README has no example of transformers yet")
+def test_transformers_generate_is_exact_as_the_readme_says(capsys):
+    pytest.importorskip("transformers", reason="transformers is not installed (extra `peers`)")
+    (block,) = NEEDS_TORCH
+    _, out = run(block, capsys)
+    assert out.startswith("exact: total variation") and "after 129 paths" in out
