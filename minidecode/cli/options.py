@@ -11,7 +11,7 @@ from .shared import (
     refuse_without_effect,
 )
 
-DRAFT_OPTIONS = ("num_draft_tokens", "schedule")
+DRAFT_OPTIONS = ("num_draft_tokens", "schedule", "verify")
 PROMPT_LOOKUP = "prompt-lookup"
 CONTRAST_OPTIONS = ("alpha", "beta", "amateur_temperature")
 BEAM_OPTIONS = ("length_penalty", "early_stopping", "num_return_sequences")
@@ -52,6 +52,9 @@ def add_draft(parser):
         "--num-draft-tokens", type=int, metavar="K", help="tokens to draft at first (default: 4)"
     )
     parser.add_argument("--schedule", help="constant (default), heuristic or auto: how K changes")
+    parser.add_argument(
+        "--verify", metavar="RULE", help="token (default) or block: which drafts are kept"
+    )
     parser.add_argument(
         "--coupled",
         action="store_true",

@@ -54,7 +54,7 @@ def speculative_contrastive(
     chance: Chance | None = None,
     num_draft_tokens: int = 4,
     schedule: str | Schedule = "constant",
-    verify: Rule | None = None,
+    verify: str | Rule | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
     eos: EndIds = FROM_MODEL,

@@ -25,9 +25,10 @@ from ..errors import InputError, LogitsError
 from .drafts import Draft, ModelDraft
 from .rounds import Round
 from .schedules import Schedule, make_schedule
-from .verify import verify, verify_coupled
+from .verify import verify, verify_block, verify_coupled
 
 Rule = Callable  # (p, q, drafted, chance, position) -> (accepted, next_token), as `verify`
+RULES = {"token": verify, "block": verify_block}
 
 
 def speculative(
@@ -39,7 +40,7 @@ def speculative(
     chance: Chance | None = None,
     num_draft_tokens: int = 4,
     schedule: str | Schedule = "constant",
-    verify: Rule | None = None,
+    verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
@@ -54,7 +55,8 @@ def speculative(
     chance            Dice, or GumbelDice for the text of plain sampling with that seed
     num_draft_tokens  k, or what the schedule begins with
     schedule          constant, heuristic or auto, or an object as in schedules.py
-    verify            a rule of your own, with the arguments of `verify.verify`; not with GumbelDice
+    verify            the rule: token (the ratio test, as by default), block, or a function of your
+                      own with the arguments of `verify.verify`. GumbelDice has a rule of its own
     distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
     and max_new_tokens, eos, stop, tokenizer as in `run.Run`.
@@ -84,7 +86,7 @@ def speculative_many(
     warp: Warp | None = None,
     num_draft_tokens: int = 4,
     schedule: str | Schedule = "constant",
-    verify: Rule | None = None,
+    verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
@@ -163,7 +165,7 @@ class Settings:
     warp: Warp | None
     num_draft_tokens: int
     schedule: str | Schedule
-    verify: Rule | None
+    verify: str | Rule | None
     distribution: Callable | None
     clock: Callable[[], float]
     limits: Limits
@@ -326,18 +328,23 @@ class Speculation:
         return tokens
 
 
-def choose_rule(verify_with, chance):
-    """The rule of verification for this chance; `verify_with` is one of the user's own or None."""
-    if verify_with is not None and not callable(verify_with):
-        raise InputError(f"verify: got {shown(verify_with)}, a rule of verification was wanted")
-    if not is_coupled(chance):
-        return verify_with or verify
-    if verify_with not in (None, verify_coupled):
-        raise InputError(
-            "verify: has no effect with a coupled chance such as GumbelDice, under which a draft "
-            "is accepted where it equals the target's own draw"
-        )
-    return verify_coupled
+def choose_rule(verify, chance):
+    """The rule of verification for this chance; `verify` is a name, one of the user's own, None."""
+    if is_coupled(chance):
+        if verify not in (None, verify_coupled):
+            raise InputError(
+                "verify: has no effect with a coupled chance such as GumbelDice, under which a "
+                "draft is accepted where it equals the target's own draw"
+            )
+        return verify_coupled
+    if verify is None:
+        return RULES["token"]
+    if isinstance(verify, str) and verify in RULES:
+        return RULES[verify]
+    if not callable(verify):
+        names = ", ".join(RULES)
+        raise InputError(f"verify: got {shown(verify)}, one of {names} or a rule was wanted")
+    return verify
 
 
 def check_draft(drafted, q, k):

@@ -97,9 +97,10 @@ warps = st.builds(
     no_repeat_ngram_size=st.sampled_from([0, 2]),
 )
 drafts = st.sampled_from(["model", "unsure", "lookup", "foreign"])
+rules = st.sampled_from(["token", "block"])
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
 @given(
     models(),
     models(),
@@ -110,8 +111,11 @@ drafts = st.sampled_from(["model", "unsure", "lookup", "foreign"])
     st.sampled_from(["constant", "heuristic", "auto"]),
     st.sampled_from([(), (1,), (0, 2)]),
     st.integers(0, 4),
+    rules,
 )
-def test_the_law_is_that_of_plain_sampling(target, small, padded, kind, warp, k, schedule, eos, n):
+def test_the_law_is_that_of_plain_sampling(
+    target, small, padded, kind, warp, k, schedule, eos, n, rule
+):
     make = {
         "model": lambda: ModelDraft(small(())),
         "unsure": lambda: ModelDraft(small(()), stop_below=0.5),
@@ -126,6 +130,7 @@ def test_the_law_is_that_of_plain_sampling(target, small, padded, kind, warp, k,
             prompt,
             num_draft_tokens=k,
             schedule=schedule,
+            verify=rule,
             clock=ticking_clock(),
             **options,
         )
