@@ -41,6 +41,9 @@ class AmateurDraft(ModelDraft):
         super().rollback(length)
         self.rows.clear()
 
+    def _skip_unknown(self, history):
+        """Skip nothing: the contrast is with the amateur's logits after the whole text."""
+
 
 def speculative_contrastive(
     expert: Model,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import check_same_vocabulary, shown
+from ..checks import check_same_vocabulary, is_whole, shown
 from ..decoding.chance import Dice, is_coupled
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.run import FROM_MODEL, Run
@@ -250,10 +250,10 @@ class Speculation:
         if k == 0:
             return [], [], 0.0
         started = self.clock()
-        drafted, q = self.draft.propose(self.run.history, k, self.warp, self.chance)
+        # A copy of the history: whoever appends to what it is given must not write the text.
+        drafted, q = self.draft.propose(list(self.run.history), k, self.warp, self.chance)
         seconds = self.clock() - started
-        check_draft(drafted, q, k)
-        return drafted, q, seconds
+        return *check_draft(drafted, q, k), seconds
 
     def _worth_scoring(self, drafted):
         """How many drafts to verify, and how many of these to feed to the target.
@@ -348,14 +348,23 @@ def choose_rule(verify, chance):
 
 
 def check_draft(drafted, q, k):
-    """`InputError` where a draft gave more than it was asked for, or what it cannot have drawn."""
+    """(drafted, q) as lists of ids and of arrays [V].
+
+    `InputError` where a draft gave more than it was asked for, or what it cannot have drawn.
+    """
+    drafted, q = list(drafted), [np.asarray(row) for row in q]
     if len(drafted) != len(q) or len(drafted) > k:
         raise InputError(
             f"draft: got {len(drafted)} tokens and {len(q)} rows, up to {k} were wanted"
         )
     for x, row in zip(drafted, q, strict=True):
+        if not is_whole(x):
+            raise InputError(f"draft: got token {shown(x)}, a whole number was wanted")
+        if row.ndim != 1 or row.dtype.kind not in "fiu":
+            raise InputError(f"draft: got a q of shape {row.shape}, {row.dtype}; [V] was wanted")
         if not (0 <= x < len(row) and row[x] > 0):
             raise InputError(f"draft: got token {x}, which its q gives no probability")
+    return [int(x) for x in drafted], q
 
 
 def check_answer(answer, p, vocab_size):
