@@ -237,6 +237,14 @@ def test_auto_finds_the_length_that_the_formula_names():
     assert np.mean(chosen) > 0.97 * max(rate)
 
 
+def test_auto_names_the_best_length_for_known_times():
+    schedule = Auto(4)
+    for n, seconds in {1: 10, 2: 10, 3: 10, 4: 10, 5: 100}.items():
+        for _ in range(9):
+            schedule.observe(n - 1, n - 1, n - 1, (1e-9 * (n - 1), seconds))
+    assert schedule.best() == 3
+
+
 @pytest.mark.parametrize("k", [True, -1, 2.0, "4"])
 def test_num_draft_tokens_is_a_whole_number(k):
     with pytest.raises(InputError, match="num_draft_tokens"):
