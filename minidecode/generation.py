@@ -193,7 +193,7 @@ def generate(
     draft: Any = None,
     num_draft_tokens: int | None = None,
     schedule: Any = None,
-    verify: Callable | None = None,
+    verify: str | Callable | None = None,
     clock: Callable[[], float] | None = None,
     amateur: Model | None = None,
     alpha: float | None = None,

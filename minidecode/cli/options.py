@@ -60,6 +60,9 @@ def add_draft(parser):
     )
     parser.add_argument("--schedule", help="constant (default), heuristic or auto: how K changes")
     parser.add_argument(
+        "--verify", metavar="RULE", help="token (default) or block: which drafts are kept"
+    )
+    parser.add_argument(
         "--coupled",
         action="store_true",
         help="noise tied to positions: the same text with and without a draft",

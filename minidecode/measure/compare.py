@@ -34,7 +34,7 @@ _BEAM = {
     "length_penalty": float,
     "early_stopping": {"true": True, "false": False, "never": "never"}.__getitem__,
 }
-_DRAFTS = {"k": int, "schedule": str}
+_DRAFTS = {"k": int, "schedule": str, "verify": str}
 OPTIONS = {  # what each method takes: option -> from text to its value
     "greedy": _PENALTIES,
     "beam": {**_BEAM, **_PENALTIES},

@@ -11,7 +11,8 @@ from ..decoding.chance import inverse_cdf
 from ..decoding.warp import Warp
 from ..models.table import TableCache, TableModel
 from ..speculation.drafts import ModelDraft
-from ..speculation.loop import speculative, verify
+from ..speculation.loop import speculative
+from ..speculation.verify import residual, verify, verify_block
 from . import exact
 
 ROWS = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6], [0.3, 0.6, 0.1], [0.2, 0.2, 0.6]])
@@ -27,6 +28,9 @@ DRAFT = TableModel([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2], [0.1, 0.6, 0.3]])
 # Ratios p/q of 0 and 2 and probabilities in quarters, for decoders whose uniforms are coarse.
 QUARTERS_TARGET = TableModel([[0.5, 0.5, 0.0, 0.0]] * 4)
 QUARTERS_DRAFT = TableModel([[0.25, 0.25, 0.5, 0.0]] * 4)
+# The first draft has the ratio 0.6, and behind it 0.6 p - q and p - q differ in where they are 0.
+BLOCK_TARGET = TableModel([[0.0, 0.4, 0.6]] * 3)
+BLOCK_DRAFT = TableModel([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.64, 0.0, 0.36]])
 
 
 def _speculative(**fixed):
@@ -84,6 +88,15 @@ def lenient_ratio(p, q, i, x, lenience=0.5):
     No token then comes more often than with p(x) / l, and more drafts are accepted.
     """
     return p[i][x] / (lenience * q[i][x])
+
+
+def block_with_residual_of_token(p, q, drafted, chance, position=0):
+    """`verify_block` with its own coins, and corrections from max(0, p - q)."""
+
+    def coins_right_residual_wrong(p, q, scale):
+        return residual(p, q)[0], residual(p, q, scale)[1]
+
+    return verify_block(p, q, drafted, chance, position, coins_right_residual_wrong)
 
 
 class SoftDraft(ModelDraft):
@@ -240,6 +253,11 @@ WRONG = {  # the mistake: (decoder, target, warp)
     ),
     "rolls the cache back one too few": (_stale_cache, TARGET, None),
     "shares the draft's noise under the ratio test": (_coarse(shared=True), QUARTERS_TARGET, None),
+    "throws the coins of blocks, corrects as the ratio test": (
+        _speculative(draft=lambda: ModelDraft(BLOCK_DRAFT), verify=block_with_residual_of_token),
+        BLOCK_TARGET,
+        None,
+    ),
 }
 
 

@@ -41,6 +41,9 @@ class AmateurDraft(ModelDraft):
         super().rollback(length)
         self.rows.clear()
 
+    def _skip_unknown(self, history):
+        """Skip nothing: the contrast is with the amateur's logits after the whole text."""
+
 
 def speculative_contrastive(
     expert: Model,
@@ -54,7 +57,7 @@ def speculative_contrastive(
     chance: Chance | None = None,
     num_draft_tokens: int = 4,
     schedule: str | Schedule = "constant",
-    verify: Rule | None = None,
+    verify: str | Rule | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,

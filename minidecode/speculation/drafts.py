@@ -1,7 +1,8 @@
 """Where drafts come from. A draft is any object with these two methods:
 
     propose(history, k, warp, chance) -> (drafted, q)
-        up to k token ids to follow `history`, and for each the distribution [V] it was drawn from
+        up to k token ids to follow `history`, and for each the distribution [V] it was drawn from;
+        lists, tuples or arrays. `history` is a copy of its own
     rollback(length)
         only the first `length` tokens of the last history and its drafts still stand; 0 starts over
 
@@ -15,9 +16,9 @@ from typing import Protocol
 
 import numpy as np
 
+from ..checks import real, whole
 from ..decoding.contracts import Chance, Model
 from ..decoding.warp import Blocked, Warp
-from ..errors import InputError
 
 
 class Draft(Protocol):
@@ -34,20 +35,22 @@ class ModelDraft:
     """Drafts by sampling from a smaller model, with a KV cache of its own.
 
     stop_below: end a draft after the first token whose q is below this; 0.0 is off. Tokens beyond
-    the draft's own n_positions are not drafted.
+    the draft's own n_positions are not drafted. A model with fewer ids than the target cannot read
+    some: it drafts nothing right after one of these, and then goes by the text behind the last.
     """
 
     def __init__(self, model: Model, *, stop_below: float = 0.0):
-        if not 0 <= stop_below < 1:
-            raise InputError(f"stop_below: got {stop_below!r}, 0 to below 1 was wanted")
         self.model = model
-        self.stop_below = stop_below
+        self.stop_below = real("stop_below", stop_below, "0 to below 1", lambda x: 0 <= x < 1)
         self.cache = model.new_cache()
+        self.start = 0  # where in the history the cache begins
 
     def propose(self, history, k, warp, chance):
         tokens, q = list(history), []
-        k = min(k, self.model.n_positions + 1 - len(tokens))  # the last draft need not be fed
-        for _ in range(k):
+        self._skip_unknown(tokens)
+        length = len(tokens) - self.start  # of what the model reads
+        room = self.model.n_positions + 1 - length  # the last draft need not be fed
+        for _ in range(min(k, room) if length else 0):
             try:
                 row = warp(self.next_logits(tokens), tokens)
             except Blocked:
@@ -64,23 +67,31 @@ class ModelDraft:
 
         These are: in the first round the prompt, after a fully accepted one two tokens, else one.
         """
-        return self.model.forward(tokens[self.cache.length :], self.cache)[-1]
+        return self.model.forward(tokens[self.start + self.cache.length :], self.cache)[-1]
 
     def rollback(self, length):
-        self.cache.truncate(min(length, self.cache.length))
+        if length < self.start:
+            self.start = length = 0
+        self.cache.truncate(min(length - self.start, self.cache.length))
+
+    def _skip_unknown(self, history):
+        """Begin anew behind the last id that the model lacks; those in the cache it has."""
+        for i in range(len(history) - 1, self.start + self.cache.length - 1, -1):
+            if history[i] >= self.model.vocab_size:
+                self.cache.truncate(0)
+                self.start = i + 1
+                return
 
 
 class PromptLookupDraft:
     """Drafts what followed the latest earlier occurrence of the longest suffix that recurs.
 
     Needs no model: good where a text repeats itself or its prompt (Saxena 2023). Suffixes of 1 to
-    max_ngram tokens are looked for. Nothing is drawn, so q is one-hot.
+    max_ngram tokens are looked for, in time linear in the text. Nothing is drawn, so q is one-hot.
     """
 
     def __init__(self, max_ngram: int = 4):
-        if max_ngram < 1:
-            raise InputError(f"max_ngram: got {max_ngram!r}, at least 1 was wanted")
-        self.max_ngram = max_ngram
+        self.max_ngram = whole("max_ngram", max_ngram, 1)
 
     def propose(self, history, k, warp, chance):
         history = list(history)
@@ -93,11 +104,25 @@ class PromptLookupDraft:
         pass  # keeps nothing
 
     def _match_end(self, history):
-        """Where what followed the match begins; the length of history where there is none."""
-        size = len(history)
-        for n in range(min(self.max_ngram, size - 1), 0, -1):
-            suffix = history[size - n :]
-            for end in range(size - 1, n - 1, -1):
-                if history[end - n : end] == suffix:
-                    return end
-        return size
+        """Where what followed the match begins; the length of history where there is none.
+
+        In the reversed text the suffix is the beginning, and its match the place j from which the
+        tokens agree longest with it. How many agree, z[j], follows from earlier places (the Z
+        algorithm, Gusfield 1997, section 1.4): inside a stretch left .. right that is known to
+        agree with the beginning, z[j] is z[j - left], unless that reaches the end of the stretch.
+        """
+        text, size = history[::-1], len(history)
+        z, left, right = [0] * size, 0, 0
+        longest, where = 0, 0
+        for j in range(1, size):
+            n = min(z[j - left], right - j) if j < right else 0
+            while j + n < size and text[n] == text[j + n]:
+                n += 1
+            if j + n > right:
+                left, right = j, j + n
+            z[j] = n
+            if n > longest:  # the first place is the latest in the history
+                longest, where = n, j
+                if n >= self.max_ngram:
+                    break
+        return size - where

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import check_same_vocabulary, shown
+from ..checks import check_same_vocabulary, is_whole, shown
 from ..decoding.chance import Dice, is_coupled
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.run import FROM_MODEL, Run
@@ -25,9 +25,10 @@ from ..errors import InputError, LogitsError
 from .drafts import Draft, ModelDraft
 from .rounds import Round
 from .schedules import Schedule, make_schedule
-from .verify import verify, verify_coupled
+from .verify import verify, verify_block, verify_coupled
 
 Rule = Callable  # (p, q, drafted, chance, position) -> (accepted, next_token), as `verify`
+RULES = {"token": verify, "block": verify_block}
 
 
 def speculative(
@@ -39,7 +40,7 @@ def speculative(
     chance: Chance | None = None,
     num_draft_tokens: int = 4,
     schedule: str | Schedule = "constant",
-    verify: Rule | None = None,
+    verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
@@ -55,7 +56,8 @@ def speculative(
     chance            Dice, or GumbelDice for the text of plain sampling with that seed
     num_draft_tokens  k, or what the schedule begins with
     schedule          constant, heuristic or auto, or an object as in schedules.py
-    verify            a rule of your own, with the arguments of `verify.verify`; not with GumbelDice
+    verify            the rule: token (the ratio test, as by default), block, or a function of your
+                      own with the arguments of `verify.verify`. GumbelDice has a rule of its own
     distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
     and max_new_tokens, min_new_tokens, eos, stop, tokenizer as in `run.Run`.
@@ -85,7 +87,7 @@ def speculative_many(
     warp: Warp | None = None,
     num_draft_tokens: int = 4,
     schedule: str | Schedule = "constant",
-    verify: Rule | None = None,
+    verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
     max_new_tokens: int | None = None,
@@ -166,7 +168,7 @@ class Settings:
     warp: Warp | None
     num_draft_tokens: int
     schedule: str | Schedule
-    verify: Rule | None
+    verify: str | Rule | None
     distribution: Callable | None
     clock: Callable[[], float]
     limits: Limits
@@ -252,10 +254,10 @@ class Speculation:
         if k == 0:
             return [], [], 0.0
         started = self.clock()
-        drafted, q = self.draft.propose(self.run.history, k, self.warp, self.chance)
+        # A copy of the history: whoever appends to what it is given must not write the text.
+        drafted, q = self.draft.propose(list(self.run.history), k, self.warp, self.chance)
         seconds = self.clock() - started
-        check_draft(drafted, q, k)
-        return drafted, q, seconds
+        return *check_draft(drafted, q, k), seconds
 
     def _worth_scoring(self, drafted):
         """How many drafts to verify, and how many of these to feed to the target.
@@ -330,29 +332,43 @@ class Speculation:
         return tokens
 
 
-def choose_rule(verify_with, chance):
-    """The rule of verification for this chance; `verify_with` is one of the user's own or None."""
-    if verify_with is not None and not callable(verify_with):
-        raise InputError(f"verify: got {shown(verify_with)}, a rule of verification was wanted")
-    if not is_coupled(chance):
-        return verify_with or verify
-    if verify_with not in (None, verify_coupled):
-        raise InputError(
-            "verify: has no effect with a coupled chance such as GumbelDice, under which a draft "
-            "is accepted where it equals the target's own draw"
-        )
-    return verify_coupled
+def choose_rule(verify, chance):
+    """The rule of verification for this chance; `verify` is a name, one of the user's own, None."""
+    if is_coupled(chance):
+        if verify not in (None, verify_coupled):
+            raise InputError(
+                "verify: has no effect with a coupled chance such as GumbelDice, under which a "
+                "draft is accepted where it equals the target's own draw"
+            )
+        return verify_coupled
+    if verify is None:
+        return RULES["token"]
+    if isinstance(verify, str) and verify in RULES:
+        return RULES[verify]
+    if not callable(verify):
+        names = ", ".join(RULES)
+        raise InputError(f"verify: got {shown(verify)}, one of {names} or a rule was wanted")
+    return verify
 
 
 def check_draft(drafted, q, k):
-    """`InputError` where a draft gave more than it was asked for, or what it cannot have drawn."""
+    """(drafted, q) as lists of ids and of arrays [V].
+
+    `InputError` where a draft gave more than it was asked for, or what it cannot have drawn.
+    """
+    drafted, q = list(drafted), [np.asarray(row) for row in q]
     if len(drafted) != len(q) or len(drafted) > k:
         raise InputError(
             f"draft: got {len(drafted)} tokens and {len(q)} rows, up to {k} were wanted"
         )
     for x, row in zip(drafted, q, strict=True):
+        if not is_whole(x):
+            raise InputError(f"draft: got token {shown(x)}, a whole number was wanted")
+        if row.ndim != 1 or row.dtype.kind not in "fiu":
+            raise InputError(f"draft: got a q of shape {row.shape}, {row.dtype}; [V] was wanted")
         if not (0 <= x < len(row) and row[x] > 0):
             raise InputError(f"draft: got token {x}, which its q gives no probability")
+    return [int(x) for x in drafted], q
 
 
 def check_answer(answer, p, vocab_size):

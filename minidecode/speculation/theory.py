@@ -10,6 +10,11 @@ pass over one token for each. So speculation is faster by the factor
 
     E(k) * pass(1) / (k * draft + pass(k + 1)).
 
+`verify_block` keeps i or more drafts with the mean of P_i (verify.py), for every k >= i. So a_i is
+the mean of P_i over that of P_{i-1} and E(k) is as above: to count how often a draft was kept once
+the one before it was, as `Auto` does, is right for both rules. Under the ratio test a_i hardly
+changes with i; in blocks it rises, because P recovers after a bad ratio. So more drafts pay.
+
 With one acceptance alpha at all places, E(k) is the paper's equation 1; where a pass costs the same
 over any few tokens, and a draft step c of it, the factor is that of its theorem 3.8. What is really
 gained lies below by what is spent outside the two models.
@@ -29,11 +34,24 @@ def expected_tokens(acceptance, k):
     return float(tokens_by_length(acceptance[:k])[-1])
 
 
+def chances_to_stand(ratios, rule="token"):
+    """With which probability draft 1, 2, ... of one block is kept, from p(x)/q(x) of each.
+
+    rule: token or block. The mean over many blocks is a_1, a_1 a_2, ...; of the block rule a single
+    block's are those given the drafts up to there.
+    """
+    chances, reach = [], 1.0
+    for ratio in ratios:
+        reach = min(1.0, reach * ratio) if rule == "block" else reach * min(1.0, ratio)
+        chances.append(reach)
+    return chances
+
+
 def predicted_speedup(acceptance, k, draft_seconds, pass_seconds):
     """The factor by which k drafts a round beat plain decoding; None where a number is missing.
 
     draft_seconds: of one draft step; pass_seconds: tokens in a pass of the target -> its seconds.
-    Below a place with acceptance 0 nothing is known, and nothing matters.
+    Behind a place with acceptance 0 no draft was ever tested, and none would be kept.
     """
     known = list(acceptance[:k])
     if 0 in known:

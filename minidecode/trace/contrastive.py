@@ -9,7 +9,7 @@ from ..decoding.warp import Warp, log_softmax
 from ..speculation.contrastive import speculative_contrastive
 from .candidates import Place, Traced, drawn_facts
 from .listening import ListeningChance, ListeningModel, Notes
-from .speculative import round_places
+from .speculative import one_test_per_draft, round_places
 from .top_tokens import at, cuts_of, likeliest, look_closer, own_distribution
 
 
@@ -36,7 +36,8 @@ def trace_speculative_contrastive(expert, amateur, prompt, **options):
         draws = heard.ours.draws
         drafted = {draw.position: draw for draw in draws[: len(step.drafted)]}
         chosen = draws[-1] if draws else None
-        start, trials = len(heard.history), heard.ours.trials
+        start = len(heard.history)
+        trials = heard.ours.trials if one_test_per_draft(options) else []
         places = round_places(step, start, heard.sides, trials, drafted, chosen)
         heard.forget(step)
         yield Traced(step, places)

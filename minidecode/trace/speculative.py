@@ -7,6 +7,7 @@ took place, and the text is that of the same decoder and seed without a trace.
 from ..decoding.chance import Dice
 from ..speculation.drafts import ModelDraft
 from ..speculation.loop import speculative
+from ..speculation.verify import verify
 from . import candidates
 from .candidates import Place, Traced, drawn_facts
 from .listening import ListeningChance, ListeningDraft, ListeningWarp, Notes
@@ -26,9 +27,16 @@ def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **option
         **options,
     )
     for step in rounds:
+        if not one_test_per_draft(options):
+            ours.trials.clear()
         yield Traced(step, _round(step, ours, theirs))
         ours.clear()
         theirs.clear()
+
+
+def one_test_per_draft(options):
+    """Whether what was asked of chance in a round is a test of one draft after the other."""
+    return options.get("verify") in (None, "token", verify)
 
 
 def _round(step, ours, theirs):

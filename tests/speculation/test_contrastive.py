@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from builders import Fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,9 +37,10 @@ def table(seed, V=3):
     st.integers(0, 3),
     st.sampled_from(["constant", "auto"]),
     st.sampled_from([None, (2,)]),
+    st.sampled_from(["token", "block"]),
 )
 def test_the_law_is_that_of_contrastive_sampling(
-    seed, alpha, beta, temperature, warp, k, schedule, eos
+    seed, alpha, beta, temperature, warp, k, schedule, eos, rule
 ):
     expert, amateur = table(seed), table(seed + 1)
     settings_ = {"alpha": alpha, "beta": beta, "amateur_temperature": temperature, "warp": warp}
@@ -49,11 +51,29 @@ def test_the_law_is_that_of_contrastive_sampling(
 
     def fast(chance):
         options = {"num_draft_tokens": k, "schedule": schedule, "clock": ticking_clock()}
+        options["verify"] = rule
         return ids(
             speculative_contrastive(
                 expert, amateur, [0, 1], chance=chance, **settings_, **options, **limits
             )
         )
+
+    assert exact.total_variation(exact.law(plain), exact.law(fast)) < 1e-12
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+@pytest.mark.parametrize("lengths", [(3, 0), (2, 0, 1), (3, 0, 3), (1,)])
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_no_schedule_leaves_the_amateurs_old_rows_behind(seed, lengths, rule):
+    both = table(seed), table(seed + 1)
+    options = {"warp": Warp(), "max_new_tokens": 4, "eos": None}
+
+    def plain(chance):
+        return ids(contrastive(*both, [0, 1], chance=chance, **options))
+
+    def fast(chance):
+        fixed = {"schedule": Fixed(*lengths), "verify": rule}
+        return ids(speculative_contrastive(*both, [0, 1], chance=chance, **fixed, **options))
 
     assert exact.total_variation(exact.law(plain), exact.law(fast)) < 1e-12
 

@@ -44,9 +44,64 @@ def test_lookup_agrees_with_the_definition(history, k, max_ngram):
     assert PromptLookupDraft(max_ngram).propose(history, k, PLAIN, Dice(0))[0] == wanted
 
 
-def test_lookup_needs_a_suffix():
-    with pytest.raises(InputError, match="max_ngram"):
-        PromptLookupDraft(0)
+@given(st.lists(st.integers(0, 1), max_size=40), st.sampled_from([1, 2, 5, 100, 10**9]))
+def test_lookup_of_any_length_agrees_with_the_definition(history, max_ngram):
+    found = [
+        (n, end)
+        for n in range(1, min(max_ngram, len(history)) + 1)
+        for end in range(n, len(history))
+        if history[end - n : end] == history[len(history) - n :]
+    ]
+    wanted = history[max(found)[1] :][:3] if found else []
+    assert PromptLookupDraft(max_ngram).propose(history, 3, PLAIN, Dice(0))[0] == wanted
+
+
+@pytest.mark.parametrize(
+    "options, wanted", [({"max_ngram": 1}, [8]), ({"max_ngram": 2}, [9]), ({}, [9])]
+)
+def test_a_longer_suffix_counts_only_up_to_max_ngram(options, wanted):
+    history = [1, 2, 9, 3, 2, 8, 1, 2]
+    assert PromptLookupDraft(**options).propose(history, 1, PLAIN, Dice(0))[0] == wanted
+
+
+def test_lookup_goes_by_four_tokens_unless_told_otherwise():
+    suffix = [1, 2, 3, 4, 5]
+    history = [0, *suffix, 9, 8, *suffix[1:], 7, 6, *suffix]  # five tokens recur before the 9
+    assert PromptLookupDraft().propose(history, 1, PLAIN, Dice(0))[0] == [7]
+    assert PromptLookupDraft(max_ngram=5).propose(history, 1, PLAIN, Dice(0))[0] == [9]
+
+
+class Counted(int):
+    """An id that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return int(self) == int(other)
+
+    __hash__ = int.__hash__
+
+
+@pytest.mark.parametrize("pattern", [[0], [0, 1], [0, 0, 1], [0, 1, 0, 0, 1, 0, 1, 2]])
+@pytest.mark.parametrize("max_ngram", [4, 50, 10**6])
+def test_lookup_takes_steps_in_proportion_to_the_text(pattern, max_ngram):
+    size = 3000
+    history = [Counted(x) for x in (pattern * size)[:size]]
+    Counted.compared = 0
+    PromptLookupDraft(max_ngram).propose(history, 4, PLAIN, Dice(0))
+    assert Counted.compared <= 3 * size
+
+
+@pytest.mark.parametrize("max_ngram", [0, -1, 2.5, 2.0, True, "4", None])
+def test_lookup_needs_a_whole_number_of_tokens(max_ngram):
+    with pytest.raises(InputError, match=r"max_ngram: got .*, a whole number of at least 1"):
+        PromptLookupDraft(max_ngram)
+
+
+def test_lookup_takes_numpys_integers():
+    drafted, _ = PromptLookupDraft(np.int64(2)).propose([1, 2, 1], 1, PLAIN, Dice(0))
+    assert drafted == [2]
 
 
 # A model as the draft
@@ -91,7 +146,13 @@ def test_rollback_lets_the_draft_go_on_from_what_was_committed():
     assert q[0] == pytest.approx(table.row([0, 1, 2]))
 
 
-@pytest.mark.parametrize("value", [-0.1, 1, float("nan")])
+def test_a_q_equal_to_stop_below_does_not_stop():
+    table = TableModel([[0.5, 0.5], [0.5, 0.5]])
+    drafted, _ = ModelDraft(table, stop_below=0.5).propose([0], 4, PLAIN, Dice(0))
+    assert len(drafted) == 4
+
+
+@pytest.mark.parametrize("value", [-0.1, 1, float("nan"), "0.5", None, 10**400])
 def test_stop_below_is_a_probability(value):
     with pytest.raises(InputError, match="stop_below"):
         ModelDraft(TableModel([[1.0]]), stop_below=value)
@@ -174,6 +235,14 @@ def test_auto_finds_the_length_that_the_formula_names():
     rate = [sum(a**i for i in range(k + 1)) / (k * draft + target(k + 1)) for k in range(17)]
     chosen = np.array(rate)[lengths[100:]]
     assert np.mean(chosen) > 0.97 * max(rate)
+
+
+def test_auto_names_the_best_length_for_known_times():
+    schedule = Auto(4)
+    for n, seconds in {1: 10, 2: 10, 3: 10, 4: 10, 5: 100}.items():
+        for _ in range(9):
+            schedule.observe(n - 1, n - 1, n - 1, (1e-9 * (n - 1), seconds))
+    assert schedule.best() == 3
 
 
 @pytest.mark.parametrize("k", [True, -1, 2.0, "4"])

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from builders import bigram, cycle, penalty, random_gpt2
+from builders import Fixed, bigram, cycle, penalty, random_gpt2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,19 +39,6 @@ def gpt2(built):
 
 def ids(steps):
     return list(exact.tokens_of(steps))
-
-
-class Fixed:
-    """A schedule with these lengths, the last for ever."""
-
-    def __init__(self, *lengths):
-        self.lengths = list(lengths)
-
-    def next(self):
-        return self.lengths.pop(0) if len(self.lengths) > 1 else self.lengths[0]
-
-    def observe(self, *_):
-        pass
 
 
 class LeastLikely(ModelDraft):
@@ -97,9 +84,10 @@ warps = st.builds(
     no_repeat_ngram_size=st.sampled_from([0, 2]),
 )
 drafts = st.sampled_from(["model", "unsure", "lookup", "foreign"])
+rules = st.sampled_from(["token", "block"])
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
 @given(
     models(),
     models(),
@@ -110,8 +98,11 @@ drafts = st.sampled_from(["model", "unsure", "lookup", "foreign"])
     st.sampled_from(["constant", "heuristic", "auto"]),
     st.sampled_from([(), (1,), (0, 2)]),
     st.integers(0, 4),
+    rules,
 )
-def test_the_law_is_that_of_plain_sampling(target, small, padded, kind, warp, k, schedule, eos, n):
+def test_the_law_is_that_of_plain_sampling(
+    target, small, padded, kind, warp, k, schedule, eos, n, rule
+):
     make = {
         "model": lambda: ModelDraft(small(())),
         "unsure": lambda: ModelDraft(small(()), stop_below=0.5),
@@ -126,6 +117,7 @@ def test_the_law_is_that_of_plain_sampling(target, small, padded, kind, warp, k,
             prompt,
             num_draft_tokens=k,
             schedule=schedule,
+            verify=rule,
             clock=ticking_clock(),
             **options,
         )
@@ -184,6 +176,17 @@ def test_ids_that_the_target_lacks_are_always_rejected():
     for step in rounds:
         assert 7 not in step.tokens
         assert 7 not in step.drafted[: step.accepted]
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_an_id_that_the_target_lacks_is_rejected_with_its_residual(rule):
+    """Left out before the test, it would hand its place to a plain draw from p."""
+    target, draft = TableModel([[0.5, 0.3, 0.2]] * 3), TableModel([[0.4, 0.1, 0.1, 0.4]] * 4)
+
+    def decoder(target, prompt, **options):
+        return speculative(target, draft, prompt, num_draft_tokens=2, verify=rule, **options)
+
+    assert exact.check(decoder, target, [0, 1], max_new_tokens=3).distance < 1e-12
 
 
 # Texts, bit for bit where the kernels allow it
@@ -422,6 +425,38 @@ def test_a_round_that_a_limit_cut_short_teaches_the_schedule_nothing():
     lengths = [len(step.drafted) for step in speculative(model, model, [0], **options)]
     assert lengths == [4, 2]  # the second round had room for three tokens only
     assert schedule.seen == [(4, 4)]
+
+
+@pytest.mark.parametrize("n, seen", [(3, []), (4, [(3, 3)]), (5, [(3, 3)]), (8, [(3, 3)] * 2)])
+def test_a_round_cut_by_a_single_draft_teaches_nothing(n, seen):
+    model = gpt2(cycle())
+    schedule = Recording(3)
+    options = {"warp": GREEDY, "max_new_tokens": n, "eos": None, "schedule": schedule}
+    assert len(ids(speculative(model, model, [0], **options))) == n
+    assert schedule.seen == seen
+
+
+def test_times_are_told_only_of_a_pass_over_all_drafts_and_one_token():
+    class Timed(Fixed):
+        seen = ()
+
+        def observe(self, k, drafted, accepted, seconds):
+            self.seen += ((drafted, accepted, seconds),)
+
+    target = TableModel([[0.5, 0.5, 0.0]] * 3)
+    foreign = TableModel([[0.0, 0.0, 0.0, 1.0]] * 4)  # an id that is never fed
+    ending = TableModel([[0.0, 0.0, 1.0]] * 3)  # an end token that the target never says
+    plain = TableModel([[0.5, 0.5, 0.0]] * 3)
+    for draft, timed in ((foreign, False), (ending, False), (plain, True)):
+        schedule = Timed(2)
+        options = {"chance": Dice(0), "max_new_tokens": 12, "eos": 2, "schedule": schedule}
+        list(speculative(target, draft, [0], **options))
+        first, *later = schedule.seen
+        assert first[2] is None  # it read the prompt
+        assert later
+        for drafted, _, seconds in later:
+            assert drafted == 2
+            assert (seconds is not None) == timed
 
 
 class CountingModel:

@@ -121,6 +121,66 @@ def test_a_draft_that_q_rules_out_is_refused(token):
         list(speculative(model, Impossible(model), [0], max_new_tokens=20))
 
 
+class Odd(ModelDraft):
+    """A draft whose answer is put into another form."""
+
+    def __init__(self, model, form):
+        super().__init__(model)
+        self.form = form
+
+    def propose(self, history, k, warp, chance):
+        return self.form(*super().propose(history, k, warp, chance))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda drafted, q: (tuple(drafted), tuple(q)),
+        lambda drafted, q: (np.array(drafted), np.array(q)),
+        lambda drafted, q: ([np.int32(x) for x in drafted], [list(row) for row in q]),
+        lambda drafted, q: (np.array(drafted, np.uint8), [row.astype(np.float32) for row in q]),
+        lambda drafted, q: (iter(drafted), iter(q)),
+    ],
+)
+def test_what_a_draft_returns_may_have_any_form(form):
+    options = {"max_new_tokens": 7}
+    wanted = list(speculative(MODEL, MODEL, [0], chance=Dice(2), **options))
+    got = list(speculative(MODEL, Odd(MODEL, form), [0], chance=Dice(2), **options))
+    assert [(s.tokens, s.drafted) for s in got] == [(s.tokens, s.drafted) for s in wanted]
+    assert all(type(x) is int for step in got for x in (*step.tokens, *step.drafted))
+
+
+@pytest.mark.parametrize(
+    "form, message",
+    [
+        (lambda drafted, q: ([float(x) for x in drafted], q), "draft: got token [0-2].0, a whole"),
+        (lambda drafted, q: ([True] * len(q), q), "draft: got token True, a whole"),
+        (lambda drafted, q: (np.array(drafted, np.float64), q), "draft: got token .*, a whole"),
+        (lambda drafted, q: ([None] * len(q), q), "draft: got token None, a whole"),
+        (lambda drafted, q: (drafted, [row[:, None] for row in q]), "draft: got a q of shape"),
+        (lambda drafted, q: (drafted, [["x"] for _ in q]), "draft: got a q of shape"),
+    ],
+)
+def test_drafts_that_are_no_ids_are_refused_by_name(form, message):
+    with pytest.raises(InputError, match=message):
+        list(speculative(MODEL, Odd(MODEL, form), [0], max_new_tokens=7))
+
+
+def test_a_draft_that_changes_its_history_changes_no_text():
+    class Scribbling(ModelDraft):
+        def propose(self, history, k, warp, chance):
+            answer = super().propose(history, k, warp, chance)
+            history += answer[0]
+            history[0] = 2
+            return answer
+
+    for options in ({}, {"schedule": "heuristic"}, {"verify": "block"}):
+        options |= {"max_new_tokens": 7}
+        wanted = list(speculative(MODEL, MODEL, [0], chance=Dice(2), **options))
+        got = list(speculative(MODEL, Scribbling(MODEL), [0], chance=Dice(2), **options))
+        assert [s.tokens for s in got] == [s.tokens for s in wanted]
+
+
 def test_speculative_options_without_a_draft_are_refused():
     with pytest.raises(InputError, match="num_draft_tokens: has no effect without draft"):
         generate(gpt2(cycle()), [0], num_draft_tokens=3, max_new_tokens=2)

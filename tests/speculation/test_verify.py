@@ -1,5 +1,7 @@
 """The rules of verification, alone and in the loop: what they get and what they may answer."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,8 @@ from minidecode import (
 )
 from minidecode.proof import mistakes
 from minidecode.speculation.contrastive import speculative_contrastive
-from minidecode.speculation.verify import verify_coupled
+from minidecode.speculation.theory import chances_to_stand
+from minidecode.speculation.verify import verify_block, verify_coupled
 
 # verify, alone
 
@@ -54,11 +57,12 @@ def test_what_the_target_never_says_is_rejected_even_at_u_zero():
         def accept(self, probability):
             return True
 
-    assert verify([[0.0, 1.0]] * 2, [[1.0, 0.0]], [0], Careless(0)) == (0, 1)
+    for rule in (verify, verify_block):
+        assert rule([[0.0, 1.0]] * 2, [[1.0, 0.0]], [0], Careless(0)) == (0, 1)
 
 
 @pytest.mark.parametrize("banned", [0, 1, 2])
-@pytest.mark.parametrize("rule", [verify, verify_coupled])
+@pytest.mark.parametrize("rule", [verify, verify_block, verify_coupled])
 def test_a_row_of_zeros_has_no_token(rule, banned):
     p = np.full((3, 2), 0.5)
     p[banned] = 0
@@ -277,3 +281,118 @@ def test_a_rule_of_ones_own_is_refused_where_the_noise_is_shared(rule):
         speculative_contrastive(*two, [0], chance=GumbelDice(1), **options)
     with pytest.raises(InputError, match="verify"):
         speculative_many(*two, [[0], [1]], chances=[Dice(0), GumbelDice(1)], **options)
+
+
+# Blocks
+
+
+def random_block(seed, V):
+    """Rows that depend on all drafted before, with zeros: functions of the drafts so far."""
+    rng = np.random.default_rng(seed)
+    rows = {}
+
+    def row(side, before):
+        if (side, before) not in rows:
+            fresh = rng.dirichlet(np.full(V, 0.7))
+            fresh[fresh < 0.1] = 0
+            rows[side, before] = fresh / fresh.sum()
+        return rows[side, before]
+
+    return row
+
+
+def block_law(rule, seed, k, V=3):
+    """{(drafted, accepted, token): probability}, drafts drawn from q one after the other."""
+    row = random_block(seed, V)
+
+    def program(chance):
+        drafted = ()
+        for i in range(k):
+            drafted += (chance.choose(row("q", drafted), i),)
+        p = np.array([row("p", drafted[:i]) for i in range(k + 1)])
+        q = np.array([row("q", drafted[:i]) for i in range(k)])
+        return drafted, *rule(p, q, drafted, chance, 0)
+
+    # The rows are drawn as they are asked for: once over all drafts, so that they are fixed.
+    for depth in range(k + 1):
+        for before in itertools.product(range(V), repeat=depth):
+            row("p", before), row("q", before)
+    return exact.law(program), row
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_blocks_keep_i_drafts_with_the_mean_of_reach(seed, k):
+    """So the acceptance that is counted does not depend on k, which theory and `auto` build on."""
+    law, row = block_law(verify_block, seed, k)
+    for i in range(1, k + 1):
+        kept = sum(m for (_, accepted, _), m in law.items() if accepted >= i)
+        wanted = 0.0
+        for drafted in itertools.product(range(3), repeat=i):
+            q = [row("q", drafted[:j])[x] for j, x in enumerate(drafted)]
+            p = [row("p", drafted[:j])[x] for j, x in enumerate(drafted)]
+            if min(q) > 0:
+                ratios = np.divide(p, q)
+                wanted += np.prod(q) * chances_to_stand(ratios, "block")[-1]
+        assert kept == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_blocks_keep_more_than_the_ratio_test_and_the_same_of_one_draft(seed):
+    def kept(rule, k):
+        law, _ = block_law(rule, seed, k)
+        return sum(m * accepted for (_, accepted, _), m in law.items())
+
+    assert kept(verify_block, 1) == pytest.approx(kept(verify, 1))
+    assert kept(verify_block, 2) > kept(verify, 2) - 1e-12
+    assert kept(verify_block, 3) > kept(verify, 3) - 1e-12
+
+
+def test_a_later_draft_makes_a_bad_ratio_good():
+    """x_1 has ratio 1/2 and x_2 has 2: the ratio test keeps both in half of the rounds."""
+    p, q = np.array([[0.4, 0.6], [0.8, 0.2], [0.5, 0.5]]), np.array([[0.8, 0.2], [0.4, 0.6]])
+    both = {
+        rule: sum(
+            m
+            for (accepted, _), m in exact.law(lambda c, r=rule: r(p, q, [0, 0], c)).items()
+            if accepted == 2
+        )
+        for rule in (verify, verify_block)
+    }
+    assert both == {verify: pytest.approx(0.5), verify_block: pytest.approx(1.0)}
+    assert chances_to_stand([0.5, 2]) == [0.5, 0.5]
+    assert chances_to_stand([0.5, 2], "block") == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("ratio", [5e-324, 1e-300, 1e300])
+def test_extreme_ratios_give_no_warning(ratio):
+    small = min(ratio, 1 / ratio)
+    p, q = np.array([[small, 1 - small]] * 3), np.array([[0.5, 0.5]] * 2)
+    with np.errstate(all="raise", under="ignore"):
+        for a, b in ((p, q), (np.vstack([q, q[:1]]), p[:2])):
+            for drafted in itertools.product(range(2), repeat=2):
+                law = exact.law(lambda c, a=a, b=b, d=drafted: verify_block(a, b, d, c))
+                assert sum(law.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("decoder", [speculative, speculative_contrastive])
+def test_rules_go_by_name(decoder):
+    options = {"warp": Warp(), "max_new_tokens": 30}
+    two = TableModel(mistakes.target_row), mistakes.DRAFT
+
+    def steps(rule):
+        return list(decoder(*two, [0], chance=Dice(7), verify=rule, **options))
+
+    def without_times(rule):
+        return [(s.tokens, s.drafted, s.accepted) for s in steps(rule)]
+
+    assert without_times("block") == without_times(verify_block) != without_times("token")
+    assert without_times("token") == without_times(verify) == without_times(None)
+
+
+def test_the_text_of_equal_models_is_kept_whole_by_both_rules():
+    for rule in ("token", "block"):
+        steps = speculative(
+            mistakes.TARGET, mistakes.TARGET, [0], verify=rule, chance=Dice(1), max_new_tokens=25
+        )
+        assert all(step.accepted == len(step.drafted) for step in steps)
