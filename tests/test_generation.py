@@ -17,11 +17,9 @@ from minidecode import (
     speculative,
     speculative_contrastive,
 )
-from minidecode.decoding.settings import table
+from minidecode.decoding.warp import SETTINGS
 from minidecode.generation import choose
 from minidecode.measure.compare import arguments, parse_method
-
-SETTINGS = table(Warp)
 
 
 @pytest.fixture
@@ -35,7 +33,6 @@ def model():
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_may_be_given_as_it_is_or_in_a_warp(model, name):
     value = SETTINGS[name].example
-    value = SETTINGS[name].off if value is None else value
     direct = generate(model, [0], chance=Dice(1), max_new_tokens=20, **{name: value})
     warp = Warp(**{name: value})
     assert (

@@ -38,7 +38,11 @@ def add_decoding(parser, max_new_tokens):
     add_draft(parser)
     add_contrast(parser)
     add_beams(parser)
-    parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help="same seed, same text (default: a fresh one); greedy and beam search need none",
+    )
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
     )
@@ -101,16 +105,15 @@ def drawing_options(args):
     """What is sampled, and how: arguments of `generate` from the command line's."""
     settings = given_warp(args)
     if args.num_beams is not None:
-        names = (*SAMPLING_ONLY, "seed", "coupled", "greedy", "draft", "stop")
+        names = (*SAMPLING_ONLY, "coupled", "greedy", "draft")
         refuse_without_effect(args, names, "with --num-beams")
         return settings
-    sampling = (*SAMPLING_ONLY, "seed", "coupled")
     if args.greedy:
-        refuse_without_effect(args, sampling, "with --greedy")
+        refuse_without_effect(args, (*SAMPLING_ONLY, "coupled"), "with --greedy")
         return {"temperature": 0, **settings}
     if args.amateur is None:
         settings = {"temperature": 0.8, "top_p": 0.95} | settings
-    elif not given(args, sampling):
+    elif not given(args, (*SAMPLING_ONLY, "seed", "coupled")):
         return settings
     else:
         settings = {"temperature": 1.0} | settings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .. import generation
 from ..decoding.chance import is_coupled
-from ..decoding.warp import SETTINGS
+from ..decoding.warp import SETTINGS, Warp
 from ..errors import InputError
 from ..generation import NEEDS, choose
 from .options import (
@@ -18,7 +18,7 @@ from .options import (
     limit_options,
     model_options,
 )
-from .shared import given, given_warp, load, read_prompt
+from .shared import given, load, read_prompt
 
 LEGEND = """\
 With a draft there is a line a round: its number, drafts accepted and drafted, then the tokens.
@@ -104,9 +104,7 @@ def trace(choice, prompt):
 def settings_shown(args, choice):
     """What was asked for, by name, with the defaults of the command."""
     settings = given(args, ("model", *NEEDS, *itertools.chain(*NEEDS.values())))
-    warp, chance = choice.options.get("warp"), choice.options.get("chance")
-    if warp is None:  # beam search takes settings as they are
-        return settings | given_warp(args)
+    warp, chance = choice.options.get("warp", Warp()), choice.options.get("chance")
     for name, row in SETTINGS.items():
         if getattr(warp, name) != row.off:
             settings[name] = getattr(warp, name)
