@@ -31,7 +31,8 @@ def model():
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_may_be_given_as_it_is_or_in_a_warp(model, name):
+def test_a_setting_may_be_given_as_it_is_or_in_a_warp(name):
+    model = TableModel(np.full((32, 32), 1 / 32))
     value = SETTINGS[name].example
     direct = generate(model, [0], chance=Dice(1), max_new_tokens=20, **{name: value})
     warp = Warp(**{name: value})
