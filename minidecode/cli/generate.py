@@ -5,8 +5,16 @@ import sys
 
 from ..decoding.stream import text_of
 from ..generation import generate
-from .options import add_decoding, check_dependants, drawing_options, limit_options, model_options
+from .options import (
+    add_decoding,
+    check_dependants,
+    drawing_options,
+    limit_options,
+    model_options,
+    stop_strings,
+)
 from .shared import load, print_table, read_prompt
+from .streams import visible
 
 SEPARATOR = "-" * 20  # between several hypotheses
 
@@ -41,7 +49,7 @@ def run(args):
             show(prompt)
         result = generate(model, prompt, on_text=show, **options)
         for other in result.hypotheses[1:]:
-            show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer, args.stop)}")
+            show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer, stop_strings(args))}")
         if sys.stdout.isatty():
             print()
     if args.stats:
@@ -49,7 +57,8 @@ def run(args):
 
 
 def show(text):
-    sys.stdout.write(text)
+    """Write a piece of text at once; on a terminal, control characters as escapes."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
@@ -67,7 +76,7 @@ def as_json(args, prompt, tokenizer, result, chance):
         facts["hypotheses"] = [
             {
                 "ids": each.tokens,
-                "text": hypothesis_text(each, tokenizer, args.stop),
+                "text": hypothesis_text(each, tokenizer, stop_strings(args)),
                 "score": each.score,
                 "finish_reason": each.finish_reason,
             }

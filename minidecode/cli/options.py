@@ -14,6 +14,7 @@ from .shared import (
     given_warp,
     load,
     refuse_without_effect,
+    unescape,
 )
 
 PROMPT_LOOKUP = "prompt-lookup"
@@ -44,7 +45,16 @@ def add_decoding(parser, max_new_tokens):
         help="same seed, same text (default: a fresh one); greedy and beam search need none",
     )
     parser.add_argument(
-        "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="end before TEXT; repeatable (a line break: --escape, or $'\\n' in the shell)",
+    )
+    parser.add_argument(
+        "--escape",
+        action="store_true",
+        help="in the prompt and in --stop, \\n \\t \\\\ \\x41 \\u00e9 are what they stand for",
     )
     parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
 
@@ -131,9 +141,14 @@ def limit_options(args, tokenizer):
     limits = {"tokenizer": tokenizer, "max_new_tokens": args.max_new_tokens}
     return (
         limits
-        | given(args, ["stop", "min_new_tokens"])
+        | given(args, ["min_new_tokens"])
+        | ({"stop": stop_strings(args)} if args.stop else {})
         | ({"eos": None} if args.ignore_eos else {})
     )
+
+
+def stop_strings(args):
+    return [unescape(text) for text in args.stop] if args.escape else args.stop
 
 
 def draft_options(args, amateur=None):
