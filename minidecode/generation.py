@@ -131,10 +131,11 @@ def _choose_beams(model, draft, amateur, options):
         if name in given:
             raise InputError(f"{name}: has no effect with beam search")
     settings = _settings(options)
+    for name in settings:
+        if SETTINGS[name].shapes:
+            raise InputError(f"{name}: has no effect with beam search")
     if settings:
         options["warp"] = Warp(**settings)
-    if options.pop("stop", ()):
-        raise InputError("stop: has no effect with beam search")
     contrast = {name: options.pop(name) for name in NEEDS["amateur"] if name in options}
     if amateur is None:
         return Choice(BEAMS, (model,), options)
@@ -257,7 +258,7 @@ def generate(
         found.extend(choice.start(prompt))
         yield Step(tuple(found[0].tokens), found[0].finish_reason)
 
-    result = collect(one_step(), tokenizer, (), on_step, on_text)
+    result = collect(one_step(), tokenizer, stop, on_step, on_text)
     return replace(result, hypotheses=tuple(found))
 
 

@@ -4,12 +4,11 @@ import csv
 import json
 import math
 import sys
-from pathlib import Path
 
 from ..errors import InputError
 from ..measure import compare
 from .comparing import METHODS, as_json, measure
-from .shared import DEFAULT_DRAFT, add_dtype, add_jobs, add_model, print_table
+from .shared import DEFAULT_DRAFT, add_dtype, add_jobs, add_model, print_table, read_text
 
 HEADS = {name: head for name, (head, _) in compare.HEADINGS.items()}
 
@@ -75,11 +74,7 @@ def run(args):
 
 def read_prompts(path):
     """The lines of a UTF-8 file that are not blank."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8 at byte {error.start}") from None
-    prompts = [line for line in lines if line.strip()]
+    prompts = [line for line in read_text(path, "--prompts").splitlines() if line.strip()]
     if not prompts:
         raise InputError(f"{path}: got no prompt, at least one line was wanted")
     return prompts

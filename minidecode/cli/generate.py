@@ -3,9 +3,18 @@
 import json
 import sys
 
+from ..decoding.stream import text_of
 from ..generation import generate
-from .options import add_decoding, check_dependants, drawing_options, limit_options, model_options
+from .options import (
+    add_decoding,
+    check_dependants,
+    drawing_options,
+    limit_options,
+    model_options,
+    stop_strings,
+)
 from .shared import load, print_table, read_prompt
+from .streams import visible
 
 SEPARATOR = "-" * 20  # between several hypotheses
 
@@ -32,7 +41,7 @@ def run(args):
     chance = options.get("chance")
     if args.json:
         result = generate(model, prompt, **options)
-        print(json.dumps(as_json(prompt, tokenizer, result, chance)))
+        print(json.dumps(as_json(args, prompt, tokenizer, result, chance)))
     else:
         if chance is not None and args.seed is None:
             print(f"seed: {chance.seed}", file=sys.stderr)
@@ -40,7 +49,7 @@ def run(args):
             show(prompt)
         result = generate(model, prompt, on_text=show, **options)
         for other in result.hypotheses[1:]:
-            show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer)}")
+            show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer, stop_strings(args))}")
         if sys.stdout.isatty():
             print()
     if args.stats:
@@ -48,11 +57,12 @@ def run(args):
 
 
 def show(text):
-    sys.stdout.write(text)
+    """Write a piece of text at once; on a terminal, control characters as escapes."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
-def as_json(prompt, tokenizer, result, chance):
+def as_json(args, prompt, tokenizer, result, chance):
     facts = {
         "prompt": prompt,
         "prompt_ids": tokenizer.encode(prompt),
@@ -66,7 +76,7 @@ def as_json(prompt, tokenizer, result, chance):
         facts["hypotheses"] = [
             {
                 "ids": each.tokens,
-                "text": hypothesis_text(each, tokenizer),
+                "text": hypothesis_text(each, tokenizer, stop_strings(args)),
                 "score": each.score,
                 "finish_reason": each.finish_reason,
             }
@@ -75,9 +85,8 @@ def as_json(prompt, tokenizer, result, chance):
     return facts
 
 
-def hypothesis_text(hypothesis, tokenizer):
-    ended = hypothesis.finish_reason == "eos"  # an end token is no text
-    return tokenizer.decode(hypothesis.tokens[:-1] if ended else hypothesis.tokens)
+def hypothesis_text(hypothesis, tokenizer, stop):
+    return text_of(hypothesis.tokens, hypothesis.finish_reason, tokenizer, stop)
 
 
 def print_stats(result):

@@ -15,6 +15,7 @@ from .shared import (
     given_warp,
     load,
     refuse_without_effect,
+    unescape,
 )
 
 PROMPT_LOOKUP = "prompt-lookup"
@@ -40,9 +41,22 @@ def add_decoding(parser, max_new_tokens):
     add_contrast(parser)
     add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
     add_beams(parser)
-    parser.add_argument("--seed", type=int, help="same seed, same text (default: a fresh one)")
     parser.add_argument(
-        "--stop", action="append", default=[], metavar="TEXT", help="end before TEXT; repeatable"
+        "--seed",
+        type=int,
+        help="same seed, same text (default: a fresh one); greedy and beam search need none",
+    )
+    parser.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="end before TEXT; repeatable (a line break: --escape, or $'\\n' in the shell)",
+    )
+    parser.add_argument(
+        "--escape",
+        action="store_true",
+        help="in the prompt and in --stop, \\n \\t \\\\ \\x41 \\u00e9 are what they stand for",
     )
     parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
 
@@ -112,16 +126,15 @@ def drawing_options(args):
     """What is sampled, and how: arguments of `generate` from the command line's."""
     settings = given_warp(args)
     if args.num_beams is not None:
-        names = (*SAMPLING_ONLY, "seed", "coupled", "greedy", "draft", "stop")
+        names = (*SAMPLING_ONLY, "coupled", "greedy", "draft")
         refuse_without_effect(args, names, "with --num-beams")
         return settings
-    sampling = (*SAMPLING_ONLY, "seed", "coupled")
     if args.greedy:
-        refuse_without_effect(args, sampling, "with --greedy")
+        refuse_without_effect(args, (*SAMPLING_ONLY, "coupled"), "with --greedy")
         return {"temperature": 0, **settings}
     if args.amateur is None:
         settings = {"temperature": 0.8, "top_p": 0.95} | settings
-    elif not given(args, sampling):
+    elif not given(args, (*SAMPLING_ONLY, "seed", "coupled")):
         return settings
     else:
         settings = {"temperature": 1.0} | settings
@@ -139,9 +152,14 @@ def limit_options(args, tokenizer):
     limits = {"tokenizer": tokenizer, "max_new_tokens": args.max_new_tokens}
     return (
         limits
-        | given(args, ["stop", "min_new_tokens"])
+        | given(args, ["min_new_tokens"])
+        | ({"stop": stop_strings(args)} if args.stop else {})
         | ({"eos": None} if args.ignore_eos else {})
     )
+
+
+def stop_strings(args):
+    return [unescape(text) for text in args.stop] if args.escape else args.stop
 
 
 def draft_options(args, amateur=None):

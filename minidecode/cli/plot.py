@@ -6,11 +6,13 @@ import sys
 from ..decoding import warp
 from ..errors import InputError, MinidecodeError
 from ..measure.prompts import PROMPTS
+from ..models.config import read_json
 from .comparing import as_json, measure
 from .shared import (
     DEFAULT_DRAFT,
     DEFAULT_MODEL,
     add_warp,
+    check_place,
     given_warp,
     load,
     numbers,
@@ -101,21 +103,37 @@ def run(args):
 
     out = check_out(args.out)
     require_matplotlib()  # before a long measurement
+    check_place("--out", out)
     if args.data is not None:
         names = (*OPTIONS[args.kind], *(warp.OPTIONS if args.kind == "filters" else ()))
         refuse_without_effect(args, names, "with --data")
         redraw(args, out, PLOTS[args.kind])
         return
-    names, data = MEASURE[args.kind](args)
-    data = names | data
     beside = out.with_suffix(".json")
+    check_beside(beside)
+    names, data = MEASURE[args.kind](args)
+    data = {"plot": args.kind} | names | data
     beside.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     write_picture(out, PLOTS[args.kind], data)
     print(f"{out}: drawn, the numbers are in {beside}", file=sys.stderr)
 
 
+def check_beside(path):
+    """Nobody named the file of the numbers, so it may replace none but older numbers."""
+    if path.exists():
+        try:
+            ours = "plot" in read_json(path, InputError)
+        except (InputError, TypeError):
+            ours = False
+        if not ours:
+            raise InputError(
+                f"--out: {path} is there already and holds no numbers of `plot`; the numbers go "
+                "there, another name was wanted"
+            )
+    check_place("--out", path)
+
+
 def redraw(args, out, draw):
-    from ..models.config import read_json
     from ..plots.figure import write_picture
 
     data = read_json(args.data, InputError)
@@ -149,7 +167,7 @@ def probability(args):
         args, prompt_words="prompt_words", max_new_tokens="max_new_tokens", num_beams="num_beams"
     )
     if args.text_file is not None:
-        options["text"] = read_text(args.text_file)
+        options["text"] = read_text(args.text_file, "--text-file")
     engine, names = one_model(args)
     return names, probability(*engine, **options)
 

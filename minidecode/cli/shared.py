@@ -1,11 +1,12 @@
 """What several commands need: options of the sampled distribution, prompts, progress bars."""
 
 import contextlib
+import re
 import sys
 from pathlib import Path
 
 from ..decoding.warp import OPTIONS
-from ..errors import InputError
+from ..errors import InputError, MinidecodeError
 from ..kernels import DTYPES
 from ..models import loading
 
@@ -82,20 +83,92 @@ def read_prompt(args):
         raise InputError("prompt: got one as an argument and one in a file, one was wanted")
     if args.prompt_file is not None:
         return read_text(args.prompt_file)
-    return read_text("-") if args.prompt == "-" else args.prompt or ""
+    if args.prompt == "-":
+        return read_text("-")
+    return unescape(args.prompt) if args.escape and args.prompt else args.prompt or ""
 
 
-def read_text(path):
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.|$)", re.DOTALL)
+
+
+def unescape(text):
+    """The text with what its escapes stand for. Errors: `InputError` for one that is none."""
+
+    def meant(found):
+        name = found[1]
+        if name in ESCAPES:
+            return ESCAPES[name]
+        if len(name) > 1 and int(name[1:], 16) <= sys.maxunicode:
+            return chr(int(name[1:], 16))
+        raise InputError(
+            f"--escape: got {found[0]!r}, one of \\n \\t \\r \\0 \\\\ \\x41 \\u0041 was wanted"
+        )
+
+    return ESCAPE.sub(meant, text)
+
+
+def read_text(path, option="--prompt-file"):
     """The text of a UTF-8 file, or for - of standard input, without its last line break."""
     source = "standard input" if path == "-" else path
-    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    data = _standard_input() if path == "-" else _bytes_of(path, option)
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
     except UnicodeDecodeError as error:
         raise InputError(
             f"{source}: got the byte 0x{data[error.start]:02x} at {error.start}, UTF-8 was wanted"
         ) from None
-    return text.removesuffix("\n").removesuffix("\r")
+    return text.removeprefix("\ufeff").removesuffix("\n").removesuffix("\r")  # byte order mark
+
+
+def _bytes_of(path, option):
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise MinidecodeError(
+            f"{option}: got {path!r}, a file that can be read was wanted ({reason})"
+        ) from None
+
+
+def _standard_input():
+    """All of it: bytes, or text where it has none (a notebook)."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise InputError("standard input: it is closed, a prompt was wanted")
+    return getattr(sys.stdin, "buffer", sys.stdin).read()
+
+
+def check_place(option, path):
+    """`InputError` where no file can be written: before a long run, and not after it.
+
+    What is there already stays as it is; a device or a pipe gets an empty line.
+    """
+    target = Path(path)
+    try:
+        if not target.exists():
+            if not target.absolute().parent.is_dir():
+                raise InputError(f"{option}: got {path}, a directory that exists was wanted")
+            _try_to_write(target)
+        elif target.is_file():
+            target.open("r+b").close()
+        else:
+            with target.open("wb") as file:
+                file.write(b"\n")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{option}: got {path}, a file that can be written was wanted ({reason})"
+        ) from None
+
+
+def _try_to_write(target):
+    with target.open("xb") as file:
+        try:
+            file.write(bytes(2**20))  # a full disk takes an empty file
+        finally:
+            target.unlink()
 
 
 def load(name, dtype=None):

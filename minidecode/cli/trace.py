@@ -8,8 +8,7 @@ from pathlib import Path
 
 from .. import generation
 from ..decoding.chance import is_coupled
-from ..decoding.warp import SETTINGS
-from ..errors import InputError
+from ..decoding.warp import SETTINGS, Warp
 from ..generation import NEEDS, choose
 from .options import (
     add_decoding,
@@ -18,7 +17,7 @@ from .options import (
     limit_options,
     model_options,
 )
-from .shared import given, given_warp, load, read_prompt
+from .shared import check_place, given, load, read_prompt
 
 LEGEND = """\
 With a draft there is a line a round: its number, drafts accepted and drafted, then the tokens.
@@ -46,15 +45,17 @@ def add(subparsers):
     parser.add_argument(
         "--explain", action="store_true", help="p, q, the chance of acceptance and what was drawn"
     )
-    parser.add_argument("--html", metavar="FILE", help="write a page to look around in")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a page to look around in; - is standard output"
+    )
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
 
 
 def run(args):
     check_dependants(args)
     options = drawing_options(args)
-    if args.html is not None and not Path(args.html).absolute().parent.is_dir():
-        raise InputError(f"--html: got {args.html}, a file in a directory that exists was wanted")
+    if args.html not in (None, "-"):
+        check_place("--html", args.html)
     prompt = read_prompt(args)
     model, tokenizer = load(args.model, args.dtype)
     from ..models.labels import Spelling
@@ -70,17 +71,20 @@ def run(args):
     recording = Recording(choice.decoder.title, prompt, settings, choice.decoder.roles)
     if args.seed is None and "seed" in settings:
         print(f"seed: {settings['seed']}", file=sys.stderr)
+    quiet = args.html == "-"  # the page alone goes to standard output
     if args.num_beams is not None:
         recording.tree = steps
-        show(tree_lines(steps, spelling, **style))
+        show(tree_lines(steps, spelling, **style), quiet)
     else:
-        if args.draft is not None:
+        if args.draft is not None and not quiet:
             print(legend(style["colour"]), file=sys.stderr)
         for number, traced in enumerate(steps, 1):
             recording.steps.append(traced)
-            show(step_lines(number, traced, spelling, **style))
+            show(step_lines(number, traced, spelling, **style), quiet)
     print(summary(recording), file=sys.stderr)
-    if args.html is not None:
+    if args.html == "-":
+        sys.stdout.write(page(recording, tokenizer, model.eos))
+    elif args.html is not None:
         Path(args.html).write_text(page(recording, tokenizer, model.eos), encoding="utf-8")
 
 
@@ -104,9 +108,7 @@ def trace(choice, prompt):
 def settings_shown(args, choice):
     """What was asked for, by name, with the defaults of the command."""
     settings = given(args, ("model", *NEEDS, *itertools.chain(*NEEDS.values())))
-    warp, chance = choice.options.get("warp"), choice.options.get("chance")
-    if warp is None:  # beam search takes settings as they are
-        return settings | given_warp(args)
+    warp, chance = choice.options.get("warp", Warp()), choice.options.get("chance")
     for name, row in SETTINGS.items():
         if getattr(warp, name) != row.off:
             settings[name] = getattr(warp, name)
@@ -125,7 +127,8 @@ def wants_colour(wish):
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def show(lines):
-    for line in lines:
-        print(line)
-    sys.stdout.flush()
+def show(lines, quiet):
+    if not quiet:
+        for line in lines:
+            print(line)
+        sys.stdout.flush()

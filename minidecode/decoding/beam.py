@@ -19,10 +19,11 @@ import numpy as np
 
 from ..checks import real, shown, whole
 from ..errors import InputError
-from .contracts import EndIds, Model, Prompt, Tokenizer
+from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .contrastive import Contrast, both
 from .run import FROM_MODEL, Run
 from .settings import BAN, PENALTY
+from .stream import TextStream
 from .warp import Warp, log_softmax, unshaped
 
 
@@ -34,7 +35,7 @@ class Hypothesis:
     score          sum(logprobs) / len(tokens) ** length_penalty; 0 where there are no tokens
     logprobs       the log-probability of each token, after the repetition penalty; in a contrastive
                    search its contrastive score
-    finish_reason  eos, length, context or blocked (see `Run`)
+    finish_reason  eos, stop, length, context or blocked (see `Run`)
     """
 
     tokens: list[int]
@@ -61,12 +62,29 @@ class Branch:
 
 @dataclass(frozen=True)
 class _Beam:
-    """A running hypothesis and, one a model, the caches that hold all of it but the last token."""
+    """A running hypothesis.
+
+    caches  one for each model, which hold all of it but the last token
+    stream  its text, where a stop string is looked for; None where there are none
+    """
 
     tokens: list[int]
     logprobs: list[float]
     total: float
     caches: list
+    stream: TextStream | None
+
+    def extended(self, token, row):
+        """The tokens and log-probabilities with one more token; row [V]: what it may add."""
+        return [*self.tokens, token], [*self.logprobs, float(row[token])]
+
+    def read(self, token):
+        """The text with one more token."""
+        if self.stream is None:
+            return None
+        stream = self.stream.fork()
+        stream.feed(token)
+        return stream
 
 
 def beam_search(
@@ -83,6 +101,7 @@ def beam_search(
     repetition_penalty: float = 1.0,
     warp: Warp | None = None,
     eos: EndIds = FROM_MODEL,
+    stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
     amateur: Model | None = None,
     contrast: Contrast | None = None,
@@ -90,7 +109,8 @@ def beam_search(
 ) -> list[Hypothesis]:
     """The `num_return_sequences` best hypotheses, best first; fewer where fewer exist.
 
-    prompt, max_new_tokens, min_new_tokens, eos, tokenizer: as in `Run`.
+    prompt, max_new_tokens, min_new_tokens, eos, stop, tokenizer: as in `Run`. A hypothesis ends
+    with the token that completes a stop string, as it does with an end token.
     early_stopping: "never" stops when no running hypothesis can still be returned. False stops too
     when num_beams are finished and the best running one, ending now, would be worse than all: as in
     transformers, and a guess if length_penalty is positive. True stops when num_beams are finished.
@@ -118,6 +138,7 @@ def beam_search(
         max_new_tokens=max_new_tokens,
         min_new_tokens=min_new_tokens,
         eos=eos,
+        stop=stop,
         tokenizer=tokenizer,
     )
     warp = run.warped(warp)
@@ -126,7 +147,7 @@ def beam_search(
         return [Hypothesis([], 0.0, [], run.finish_reason)]
     finished = _Finished(num_beams, num_return_sequences, length_penalty, early_stopping)
 
-    beams = [_Beam([], [], 0.0, [m.new_cache() for m in models])]
+    beams = [_Beam([], [], 0.0, [m.new_cache() for m in models], run.stream)]
     for length in range(1, run.limit + 1):
         pending = [beam.tokens[-1:] or run.prompt for beam in beams]
         scores = [  # b of [V]
@@ -134,7 +155,7 @@ def beam_search(
             for beam, rows in zip(beams, _advance(models, beams, pending))
         ]
         at_limit = run.full if length == run.limit else None
-        branches = _sort_out(beams, scores, num_beams, run.eos, at_limit, finished)
+        branches = _sort_out(beams, scores, run.eos, at_limit, finished)
         beams = _inherit(beams, scores, [b for b in branches if b.fate == "running"])
         if trace is not None:
             trace.append(branches)
@@ -165,30 +186,53 @@ def _token_scores(rows, history, penalties, bans, contrast):
     return bans.penalise(scores, history)
 
 
-def _sort_out(beams, scores, num_beams, eos, at_limit, finished):
+def _sort_out(beams, scores, eos, at_limit, finished):
     """The branches of one step, best first; those that end go to `finished`."""
     branches = []
     for parent, (beam, row) in enumerate(zip(beams, scores)):
         if row.max() == -np.inf:
             finished.add(beam.tokens, beam.logprobs, beam.total, "blocked")
             branches.append(Branch(parent, None, beam.total, "finished"))
-    # Each beam has one candidate for each end token at most, so more than num_beams of these have
-    # not ended, unless there are no more. Then nothing competes for a place, and every end counts.
-    candidates = _best_candidates(beams, scores, num_beams * (1 + len(eos)) + 1)
-    n_open = sum(token not in eos for _, token, _ in candidates)
-    contested = n_open > num_beams or num_beams == 1
+    num_beams = finished.num_beams
+    candidates, ends = _candidates(beams, scores, eos, num_beams)
+    # Where no more than num_beams are open, nothing competes for a place, and every end counts;
+    # but not where the search stops at num_beams ends, which then might be any.
+    contested = ends.count(None) > num_beams or num_beams == 1 or finished.early_stopping is True
     places = num_beams
-    for rank, (parent, token, total) in enumerate(candidates):
-        reason = "eos" if token in eos else at_limit
+    for rank, ((parent, token, total), end) in enumerate(zip(candidates, ends)):
+        reason = end or at_limit
         fate = "dropped"
         if reason is None and places:
             fate = "running"
             places -= 1
         elif reason is not None and (rank < num_beams or not contested):
             fate = "finished"
-            finished.add(*_extended(beams[parent], scores[parent], token), total, reason)
+            finished.add(*beams[parent].extended(token, scores[parent]), total, reason)
         branches.append(Branch(parent, token, total, fate))
     return branches
+
+
+def _candidates(beams, scores, eos, num_beams):
+    """The best (beam, token, total), best first, and why each ends: eos, stop or None.
+
+    As many as it takes that more than num_beams of them have not ended, or all there are. Each beam
+    has one candidate for each end token at most, so where no stop string can end one, the first
+    guess is enough.
+    """
+    count = num_beams * (1 + len(eos)) + 1
+    while True:
+        candidates = _best_candidates(beams, scores, count)
+        ends = [_end(beams[parent], token, eos) for parent, token, _ in candidates]
+        if ends.count(None) > num_beams or len(candidates) < count:
+            return candidates, ends
+        count *= 2
+
+
+def _end(beam, token, eos):
+    """Why a beam ends with this token: eos, stop or None."""
+    if token in eos:
+        return "eos"
+    return "stop" if beam.stream is not None and beam.read(token).stopped else None
 
 
 def _best_candidates(beams, scores, count):
@@ -209,10 +253,6 @@ def _best_candidates(beams, scores, count):
     return [(parents[i], int(tokens[i]), float(totals[i])) for i in best]
 
 
-def _extended(beam, row, token):
-    return [*beam.tokens, token], [*beam.logprobs, float(row[token])]
-
-
 def _inherit(beams, scores, branches):
     """The beams that run on. Of several children of one beam all but the last fork its caches."""
     children = Counter(branch.parent for branch in branches)
@@ -222,8 +262,8 @@ def _inherit(beams, scores, branches):
         children[branch.parent] -= 1
         last = children[branch.parent] == 0
         caches = parent.caches if last else [cache.fork() for cache in parent.caches]
-        extended = _extended(parent, scores[branch.parent], branch.token)
-        running.append(_Beam(*extended, branch.total, caches))
+        extended = parent.extended(branch.token, scores[branch.parent])
+        running.append(_Beam(*extended, branch.total, caches, parent.read(branch.token)))
     return running
 
 

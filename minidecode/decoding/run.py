@@ -56,11 +56,11 @@ class Run:
         self.min_new_tokens = self._check_min(min_new_tokens, max_new_tokens, eos)
         # The reason of a text that is cut off.
         self.full = "context" if max_new_tokens is None or room < max_new_tokens else "length"
-        self._stream = None
+        self.stream = None
         if stop not in (None, (), []):
             if tokenizer is None:
                 raise InputError("stop: stop strings need a tokenizer, none was given")
-            self._stream = TextStream(tokenizer, stop)
+            self.stream = TextStream(tokenizer, stop)
         self.finish_reason = self.full if self.limit == 0 else None
 
     def warped(self, warp: Warp | None, default: Warp | None = None) -> Warp:
@@ -114,9 +114,9 @@ class Run:
     def _reason(self, token):
         if token in self.eos:
             return "eos"
-        if self._stream is not None:
-            self._stream.feed(token)
-            if self._stream.stopped:
+        if self.stream is not None:
+            self.stream.feed(token)
+            if self.stream.stopped:
                 return "stop"
         return self.full if self.remaining == 0 else None
 

@@ -9,6 +9,7 @@ place the longest. So the outcome depends on the text alone and not on how it is
 """
 
 import codecs
+import copy
 
 from ..errors import InputError
 
@@ -37,6 +38,13 @@ class TextStream:
         self._held = ""
         return text
 
+    def fork(self):
+        """A stream that goes on from here by itself."""
+        other = copy.copy(self)
+        other._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        other._decoder.setstate(self._decoder.getstate())
+        return other
+
     def _release(self, text):
         if self.stopped:
             return ""
@@ -58,6 +66,13 @@ class TextStream:
             if any(s.startswith(text[-length:]) for s in self._stop):
                 return length
         return 0
+
+
+def text_of(tokens, finish_reason, tokenizer, stop=()):
+    """The text of a finished run: without its end token, which may be an ordinary one, and cut."""
+    stream = TextStream(tokenizer, stop)
+    pieces = [stream.feed(token) for token in (tokens[:-1] if finish_reason == "eos" else tokens)]
+    return "".join(pieces) + stream.finish()
 
 
 def _check_stop(stop):

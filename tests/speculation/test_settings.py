@@ -144,7 +144,7 @@ def test_a_text_of_end_ids_alone_is_blocked_until_it_may_end():
 
 def test_a_draft_with_fewer_ids_takes_the_settings_that_concern_it():
     draft = TableModel([[0.6, 0.4], [0.3, 0.7]])
-    for settings in ({"suppress": [2]}, {"logit_bias": {2: 1.0}}, {"bad_words": [[2]]}):
+    for settings in ({"suppress": [2]}, {"logit_bias": {2: -np.inf}}, {"bad_words": [[2]]}):
         warp = Warp(**settings)
         plain = law_of(sample, TARGET, warp=warp)
         found = law_of(speculative, TARGET, draft, warp=warp, num_draft_tokens=2)

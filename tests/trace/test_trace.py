@@ -417,10 +417,10 @@ def test_when_there_are_colours(capsys, monkeypatch, environment, arguments, col
         (["--alpha", "0.1"], "--alpha has no effect without --amateur"),
         (["--length-penalty", "2"], "--length-penalty has no effect without --num-beams"),
         (["--num-beams", "2", "--top-p", "0.9"], "--top-p has no effect with --num-beams"),
-        (["--num-beams", "2", "--stop", "x"], "--stop has no effect with --num-beams"),
+        (["--num-beams", "2", "--coupled"], "--coupled has no effect with --num-beams"),
         (["--schedule", "auto"], "--schedule has no effect without --draft"),
         (["--num-beams", "2", "--draft", "x"], "--draft has no effect with --num-beams"),
-        (["--greedy", "--seed", "0"], "--seed has no effect with --greedy"),
+        (["--greedy", "--coupled"], "--coupled has no effect with --greedy"),
         (["--html", "no/such/place.html"], "a file in a directory that exists was wanted"),
     ],
 )
