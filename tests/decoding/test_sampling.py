@@ -249,12 +249,11 @@ def test_draws_are_made_in_order_of_position_from_the_rows_of_the_table():
 def test_the_warp_sees_exactly_the_tokens_before():
     seen = []
 
-    class Watching:
-        def __call__(self, logits, history):
-            seen.append(list(history))
-            return Warp()(logits, history)
+    def watch(logits, history):
+        seen.append(history)
+        return logits
 
-    ids(sample(ring(), [4, 0], warp=Watching(), max_new_tokens=3))
+    ids(sample(ring(), [4, 0], warp=Warp(processors=[watch]), max_new_tokens=3))
     assert seen == [[4, 0], [4, 0, 1], [4, 0, 1, 2]]
 
 
