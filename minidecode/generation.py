@@ -11,6 +11,7 @@ from typing import Any
 from .decoding.beam import Hypothesis, beam_search
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .decoding.contrastive import Contrast, contrastive
+from .decoding.mirostat import Mirostat
 from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
 from .decoding.settings import encode_texts
@@ -81,6 +82,10 @@ def choose(model: Model, options: dict[str, Any]) -> Choice:
     if without is not None:
         raise InputError("{}: has no effect without {}".format(*without))
     draft, amateur = options.pop("draft", None), options.pop("amateur", None)
+    others = {"draft": draft, "amateur": amateur, "num_beams": options.get("num_beams")}
+    for name, value in others.items():  # its state could not be rolled back
+        if "mirostat" in options and value is not None:
+            raise InputError(f"mirostat: cannot be combined with {name}, it is for sampling alone")
     if "num_beams" in options:
         return _choose_beams(model, draft, amateur, options)
     _put_warp(options, contrastive=amateur is not None)
@@ -191,6 +196,7 @@ def generate(
     stop: StopStrings = (),
     warp: Warp | None = None,
     chance: Chance | None = None,
+    mirostat: float | Mirostat | None = None,
     draft: Any = None,
     num_draft_tokens: int | None = None,
     schedule: Any = None,
@@ -211,7 +217,8 @@ def generate(
 ) -> Result:
     """Decode a text and return its `Result`. The options choose the decoder:
 
-    (none)            sampling, with `warp` and `chance`; temperature 0 gives the greedy text
+    (none)            sampling, with `warp`, `chance` and `mirostat`; temperature 0 gives the
+                      greedy text
     draft             speculative: a smaller model, or an object as in drafts.py; with
                       num_draft_tokens, schedule, verify and clock as in `speculative`
     amateur           contrastive, with alpha, beta and amateur_temperature as in `contrastive`;
@@ -233,6 +240,7 @@ def generate(
         "stop": stop,
         "warp": warp,
         "chance": chance,
+        "mirostat": mirostat,
         "draft": draft,
         "num_draft_tokens": num_draft_tokens,
         "schedule": schedule,

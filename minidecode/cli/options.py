@@ -28,6 +28,12 @@ def add_decoding(parser, max_new_tokens):
     parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
     add_warp(parser)
     parser.add_argument(
+        "--mirostat",
+        type=float,
+        metavar="BITS",
+        help="cut so that the surprise per token stays near this; alone unless more is set",
+    )
+    parser.add_argument(
         "--max-new-tokens",
         type=int,
         default=max_new_tokens,
@@ -126,13 +132,17 @@ def drawing_options(args):
     """What is sampled, and how: arguments of `generate` from the command line's."""
     settings = given_warp(args)
     if args.num_beams is not None:
-        names = (*SAMPLING_ONLY, "coupled", "greedy", "draft")
+        names = (*SAMPLING_ONLY, "mirostat", "coupled", "greedy", "draft")
         refuse_without_effect(args, names, "with --num-beams")
         return settings
     if args.greedy:
-        refuse_without_effect(args, (*SAMPLING_ONLY, "coupled"), "with --greedy")
+        refuse_without_effect(args, (*SAMPLING_ONLY, "mirostat", "coupled"), "with --greedy")
         return {"temperature": 0, **settings}
-    if args.amateur is None:
+    if args.mirostat is not None:
+        for name in given(args, ("draft", "amateur")):
+            raise InputError(f"--mirostat: cannot be combined with {flag(name)}")
+        settings = {"mirostat": args.mirostat} | settings
+    elif args.amateur is None:
         settings = {"temperature": 0.8, "top_p": 0.95} | settings
     elif not given(args, (*SAMPLING_ONLY, "seed", "coupled")):
         return settings

@@ -10,6 +10,7 @@ import numpy as np
 
 from .chance import Dice
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .mirostat import Mirostat, as_mirostat
 from .run import FROM_MODEL, Run
 from .step import Step
 from .warp import Blocked, Warp
@@ -21,6 +22,7 @@ def sample(
     *,
     warp: Warp | None = None,
     chance: Chance | None = None,
+    mirostat: float | Mirostat | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
@@ -30,7 +32,8 @@ def sample(
     """Yield one `Step` per token.
 
     prompt: ids, or text with `tokenizer`. warp: the settings; plain sampling unless given. chance:
-    a `Dice` or `GumbelDice`, fresh unless given. The other arguments: as in `Run`.
+    a `Dice` or `GumbelDice`, fresh unless given. mirostat: the surprise to keep to, in bits. The
+    other arguments: as in `Run`.
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError`.
     """
     run = Run(
@@ -42,8 +45,8 @@ def sample(
         stop=stop,
         tokenizer=tokenizer,
     )
-    warp = run.warped(warp)
-    return draw_tokens(run, [model], warp, Dice() if chance is None else chance)
+    distribution = as_mirostat(mirostat, run.warped(warp))
+    return draw_tokens(run, [model], distribution, Dice() if chance is None else chance)
 
 
 def draw_tokens(

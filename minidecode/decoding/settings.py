@@ -98,6 +98,14 @@ class Ids(Kind):
         return value
 
 
+def id_and_number(text):
+    token, _, number = text.partition("=")
+    return int(token), float(number)
+
+
+id_and_number.__name__ = "ID=NUMBER"  # as argparse names it where it complains
+
+
 class Biases(Kind):
     """{id: number}, kept as a tuple of pairs; a number may be -inf."""
 
@@ -122,10 +130,7 @@ class Biases(Kind):
     def ids(self, value):
         return [i for i, _ in value]
 
-    @staticmethod
-    def parse(text):
-        token, _, number = text.partition("=")
-        return int(token), float(number)
+    parse = staticmethod(id_and_number)
 
 
 class Sequences(Kind):
@@ -158,11 +163,11 @@ class Sequences(Kind):
             return value  # texts are refused when they are checked
         found = []
         for one in [value] if isinstance(value, str) else value:
-            if isinstance(one, str) and one.strip():
+            if isinstance(one, str) and one:
                 word = one.lstrip(" ")
-                found += [tokenizer.encode(word), tokenizer.encode(f" {word}")]
+                found += [tokenizer.encode(text) for text in (word, f" {word}") if text]
             else:
-                found.append(one)
+                found.append(one)  # ids; an empty text is refused when it is checked
         return found
 
 

@@ -28,6 +28,7 @@ from .prompts import PROMPTS as PROMPTS
 
 _WARP = {name: row.parse for name, row in WARP_OPTIONS.items()}
 _PENALTIES = {name: _WARP[name] for name, row in WARP_OPTIONS.items() if not row.shapes}
+_TEXTS = [name for name, row in WARP_OPTIONS.items() if row.kind.parse is str]  # need a tokenizer
 _CONTRAST = {f.name: float for f in dataclasses.fields(Contrast)}
 _BEAM = {
     "num_beams": int,
@@ -78,7 +79,8 @@ class Method:
     def draws(self) -> bool:
         """Whether chance has a part in its texts."""
         somebody = object()  # whoever drafts and whoever the amateur is
-        return choose(None, arguments(self, draft=somebody, amateur=somebody)).draws
+        options = arguments(self, draft=somebody, amateur=somebody)
+        return choose(None, {n: v for n, v in options.items() if n not in _TEXTS}).draws
 
 
 @dataclass(frozen=True)

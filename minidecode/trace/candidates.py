@@ -70,4 +70,7 @@ def _bars(look, ids):
     if look.logits is None:
         return look_closer(ids, final=look.probs)
     cuts = cuts_of(look.warp, lambda w: w(look.logits, look.history))
+    cut_later = (look.warp(look.logits, look.history) > 0) & (look.probs == 0)
+    if cut_later.any():
+        cuts.append(("mirostat", cut_later))
     return look_closer(ids, own_distribution(look.logits), look.probs, cuts)

@@ -15,6 +15,8 @@ from .candidates import Place, Traced
 from .terminal import step_text, tree_lines
 
 SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")
+WORDS = {name: row.label for name, row in ROWS.items()}  # of whatever can cut a token
+WORDS |= {"alpha": "alpha", "mirostat": "Mirostat"}
 DIGITS = 6  # of a number in the page
 
 
@@ -109,7 +111,7 @@ def _facts(recording, names):
         "summary": summary(recording),
         "reason": recording.finish_reason,
         "settings": recording.settings,
-        "words": {"alpha": "alpha"} | {name: row.label for name, row in ROWS.items()},
+        "words": WORDS,
         "prompt": recording.prompt,
         "labels": {str(i): names.label(i) for i in sorted(ids)},
         "steps": steps,

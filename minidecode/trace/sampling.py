@@ -1,5 +1,7 @@
 """Traces of plain sampling: each token, the distribution it was drawn from, and the draw."""
 
+from dataclasses import replace
+
 from ..decoding.chance import Dice
 from ..decoding.sampling import sample
 from .candidates import Place, Traced, drawn_facts, sides
@@ -14,7 +16,8 @@ def trace_sample(model, prompt, *, warp=None, chance=None, **limits):
     for step in sample(model, prompt, warp=listening[0], chance=listening[1], **limits):
         places = []
         for look, draw in zip(notes.looks, notes.draws):
-            facts = sides(look, None, [draw.token])
+            # With Mirostat less is left than the warp has left.
+            facts = sides(replace(look, probs=draw.probs), None, [draw.token])
             facts |= drawn_facts(draw, facts["ids"])
             places.append(Place(draw.token, "plain", draw.position, **facts))
         notes.clear()
