@@ -30,6 +30,8 @@ def greedy(
 
     warp: penalties and bans, of which two can be given by themselves.
     """
+    if isinstance(warp, Warp) and warp.temperature == 0:
+        warp = replace(warp, temperature=1.0)  # said twice
     warp = unshaped(
         "greedy decoding",
         warp,

@@ -41,7 +41,7 @@ class Blocked(MinidecodeError):
     """Every token is banned; decoders end with the reason `blocked`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Warp:
     """All that changes a distribution before it is sampled; `warp(logits, history) -> probs`.
 
@@ -230,6 +230,12 @@ class Warp:
     def __post_init__(self):
         for name, row in ROWS.items():  # frozen, but lists become tuples
             object.__setattr__(self, name, row.kind.check(name, getattr(self, name)))
+
+    def __repr__(self):
+        """What is not off, as one would write it: Warp(temperature=0.7, top_p=0.9)."""
+        values = [(name, getattr(self, name)) for name in ROWS]
+        given = [f"{name}={value!r}" for name, value in values if value != ROWS[name].off]
+        return f"{type(self).__name__}({', '.join(given)})"
 
     def __call__(self, logits, history):
         """logits [V] after the token ids `history` -> probabilities [V] of the same dtype.

@@ -108,6 +108,13 @@ def test_what_is_given_in_other_clothes_is_the_same_warp():
     assert Warp(bad_words=iter([iter([1, 2])])) == Warp(bad_words=[(1, 2)])
 
 
+def test_a_warp_is_shown_as_what_is_set():
+    assert repr(Warp()) == "Warp()"
+    assert repr(Warp(temperature=0.7, suppress=[3])) == "Warp(temperature=0.7, suppress=(3,))"
+    warp = Warp(temperature=0, logit_bias={1: 2.0}, bad_words=[[1, 2]], eta=0.1)
+    assert eval(repr(warp)) == warp
+
+
 def test_ids_that_a_model_lacks_are_refused_before_the_first_step():
     model = TableModel([[0.4, 0.3, 0.2, 0.1]] * 4)
     for settings in ({"suppress": [4]}, {"logit_bias": {4: 1.0}}, {"bad_words": [[0, 4]]}):
