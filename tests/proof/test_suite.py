@@ -12,7 +12,7 @@ from minidecode import InputError, TableModel, Warp, exact, speculative
 from minidecode.cli import main
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
-from minidecode.proof import chi_square, mistakes, statistical
+from minidecode.proof import chi_square, mistakes, statistical, suite
 from minidecode.proof.statistical import (
     cell_of,
     make_cells,
@@ -200,8 +200,9 @@ def test_where_nothing_is_left_to_chance_there_is_nothing_to_test(options, messa
 def test_verify_ends_with_a_summary(capsys):
     assert main(["verify"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("passed: 27 of 27 settings are exact")
-    assert "16 of 16 wrong and lossy decoders are rejected" in last
+    right, wrong = len(list(suite.settings())), len(mistakes.WRONG) + len(mistakes.LOSSY)
+    assert last.startswith(f"passed: {right} of {right} settings are exact")
+    assert f"{wrong} of {wrong} wrong and lossy decoders are rejected" in last
 
 
 def test_verify_on_processes_says_the_same(capsys):
