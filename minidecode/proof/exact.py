@@ -36,7 +36,7 @@ TOLERANCE = 1e-12  # of float64; laws out of float32 code agree to about 1e-7
 START = (1.0, ())  # where all paths begin: (probability, choices)
 REMEMBERED = 100_000  # entries of a cache, after which it starts anew
 
-EARLY = 1_000  # paths before the number of all is estimated
+EARLY = 1_000  # paths before the number of all is estimated, and between two looks at the bar
 PROBES = 64  # random paths of that estimate
 TASKS, SHARE = 64, 2_000  # of an executor: tasks at a time, and paths of one
 
@@ -232,7 +232,7 @@ def enumerate_paths(program, max_paths=MAX_PATHS, *, progress=None, executor=Non
         if executor is not None:
             _share_out(found, program, budget, likeliest, executor)
         else:
-            _go_on(found, program, min(budget, SHARE), likeliest=likeliest, known=known)
+            _go_on(found, program, min(budget, EARLY), likeliest=likeliest, known=known)
         if bar:
             bar.update(found.paths - before)
     if bar:

@@ -1,7 +1,7 @@
 """The settings in which the real decoder must keep the target's distribution.
 
-Every path of it is enumerated (exact.py) on small tables, for `minidecode verify`: draft lengths
-and schedules, kinds of drafts, and settings of the distribution.
+Every path of it is enumerated (exact.py) on small tables, for `minidecode verify`: rules of
+verification, draft lengths and schedules, kinds of drafts, and settings of the distribution.
 """
 
 import functools
@@ -40,14 +40,15 @@ def settings():
     def unsure():
         return ModelDraft(mistakes.DRAFT, stop_below=0.4)
 
-    for k, schedule in ((1, "constant"), (2, "constant"), (3, "heuristic"), (2, "auto")):
-        options = {"num_draft_tokens": k, "schedule": schedule}
-        for name, warp in warps.items():
-            yield f"k={k} {schedule}, {name}", history, model, warp, options
-    two, three = {"num_draft_tokens": 2}, {"num_draft_tokens": 3}
-    yield "k=2 constant, unsure draft", history, unsure, Warp(), two
-    yield "k=2 constant, lookup draft", history, PromptLookupDraft, Warp(), two
-    yield "k=3 constant, end token", table, model, Warp(), three
+    for rule in ("token", "block"):
+        for k, schedule in ((1, "constant"), (2, "constant"), (3, "heuristic"), (2, "auto")):
+            options = {"num_draft_tokens": k, "schedule": schedule, "verify": rule}
+            for name, warp in warps.items():
+                yield f"{rule}, k={k} {schedule}, {name}", history, model, warp, options
+        two, three = ({"num_draft_tokens": k, "verify": rule} for k in (2, 3))
+        yield f"{rule}, k=2 constant, unsure draft", history, unsure, Warp(), two
+        yield f"{rule}, k=2 constant, lookup draft", history, PromptLookupDraft, Warp(), two
+        yield f"{rule}, k=3 constant, end token", table, model, Warp(), three
 
 
 def report(name, max_new_tokens=4):

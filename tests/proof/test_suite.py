@@ -1,5 +1,6 @@
 """The chi-square test, and the command that proves and tests."""
 
+import functools
 import json
 import math
 import sys
@@ -7,12 +8,22 @@ import sys
 import numpy as np
 import pytest
 from builders import random_gpt2
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from minidecode import InputError, TableModel, Warp, exact, speculative
+from minidecode import (
+    InputError,
+    ModelDraft,
+    PromptLookupDraft,
+    TableModel,
+    Warp,
+    exact,
+    speculative,
+)
 from minidecode.cli import main
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
-from minidecode.proof import chi_square, mistakes, statistical
+from minidecode.proof import chi_square, mistakes, statistical, suite
 from minidecode.proof.statistical import (
     cell_of,
     make_cells,
@@ -200,8 +211,53 @@ def test_where_nothing_is_left_to_chance_there_is_nothing_to_test(options, messa
 def test_verify_ends_with_a_summary(capsys):
     assert main(["verify"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("passed: 27 of 27 settings are exact")
-    assert "16 of 16 wrong and lossy decoders are rejected" in last
+    right, wrong = len(list(suite.settings())), len(mistakes.WRONG) + len(mistakes.LOSSY)
+    assert last.startswith(f"passed: {right} of {right} settings are exact")
+    assert f"{wrong} of {wrong} wrong and lossy decoders are rejected" in last
+
+
+RULES = st.sampled_from(["token", "block"])
+SCHEDULES = st.sampled_from(["constant", "heuristic", "auto"])
+KINDS = st.sampled_from(
+    [ModelDraft, PromptLookupDraft, functools.partial(ModelDraft, stop_below=0.4)]
+)
+WARPS = st.builds(
+    Warp,
+    temperature=st.sampled_from([0.5, 1.0, 1.5]),
+    top_k=st.integers(0, 3),
+    top_p=st.sampled_from([0.7, 1.0]),
+    min_p=st.sampled_from([0.0, 0.3]),
+    repetition_penalty=st.sampled_from([1.0, 1.5]),
+    no_repeat_ngram_size=st.sampled_from([0, 2]),
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(RULES, SCHEDULES, KINDS, WARPS, st.integers(1, 3), st.integers(0, 99), st.integers(2, 3))
+def test_random_settings_of_the_real_decoder_are_exact(rule, schedule, kind, warp, k, seed, size):
+    """Rule x schedule x draft x warp x length, on tables drawn at random, some with zeros."""
+    p, q = random_rows(seed, size), random_rows(seed + 100, size)
+
+    def decoder(target, prompt, **rest):
+        draft = kind() if kind is PromptLookupDraft else kind(TableModel(q))
+        how = {"num_draft_tokens": k, "schedule": schedule, "verify": rule}
+        return speculative(target, draft, prompt, clock=suite.ticking_clock(), **how, **rest)
+
+    eos = (size - 1,) if seed % 3 == 0 else None
+    report = exact.check(decoder, TableModel(p), [0, 1], warp=warp, max_new_tokens=3, eos=eos)
+    assert report.passed, report
+
+
+def random_rows(seed, size):
+    """A function of the whole history; a third of its numbers are 0."""
+
+    def row(history):
+        rng = np.random.default_rng([seed, size, *history])
+        weights = rng.random(size) * (rng.random(size) > 0.33)
+        weights[rng.integers(size)] += 0.1
+        return weights / weights.sum()
+
+    return row
 
 
 def test_verify_on_processes_says_the_same(capsys):
