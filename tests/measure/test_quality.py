@@ -100,32 +100,27 @@ def test_nothing_to_predict_is_an_error():
         compare_models(model(P), model(P), windows(model(P), [[1]]))
 
 
-@pytest.mark.parametrize("text", ["a\nb", "a\n<|endoftext|>\nb\n<|endoftext|>\n", "<|endoftext|>a"])
-def test_documents_end_where_the_line_says_so(tmp_path, text):
-    path = tmp_path / "text.txt"
-    path.write_text(text)
-    wanted = {"a\nb": ["a\nb"], "<|endoftext|>a": ["a"]}.get(text, ["a", "b"])
-    assert quality.read_documents(path) == wanted
-
-
 @pytest.mark.parametrize(
-    "data, message",
+    "text, documents",
     [
-        (b"", "got no text, some was wanted"),
-        (b"\n<|endoftext|>\n", "got no text, some was wanted"),
-        (b"ab\xff", "got the byte 0xff at 2, UTF-8 was wanted"),
+        ("a\nb", ["a\nb"]),
+        ("a\n<|endoftext|>\nb\n<|endoftext|>\n", ["a", "b"]),
+        ("<|endoftext|>a", ["a"]),
     ],
 )
-def test_a_file_without_text_is_one_sentence(tmp_path, data, message):
-    path = tmp_path / "text.txt"
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        quality.read_documents(path)
+def test_documents_end_where_the_text_says_so(text, documents):
+    assert quality.split_documents(text) == documents
+
+
+@pytest.mark.parametrize("text", ["", "\n<|endoftext|>\n"])
+def test_a_file_without_text_is_one_sentence(text):
+    with pytest.raises(InputError, match=r"notes.txt: got no text, some was wanted"):
+        quality.split_documents(text, "notes.txt")
 
 
 @pytest.mark.parametrize("name", quality.TEXTS)
 def test_the_embedded_models_know_every_token_of_the_texts(name):
-    documents = quality.read_documents(quality.TEXTS[name])
+    documents = quality.split_documents(quality.TEXTS[name].read_text())
     _, tokenizer = load("storyteller-1m")
     text = "".join(documents)
     assert tokenizer.decode(tokenizer.encode(text)) == text
