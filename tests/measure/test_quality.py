@@ -114,7 +114,7 @@ def test_documents_end_where_the_text_says_so(text, documents):
 
 @pytest.mark.parametrize("text", ["", "\n<|endoftext|>\n"])
 def test_a_file_without_text_is_one_sentence(text):
-    with pytest.raises(InputError, match=r"notes.txt: got no text, some was wanted"):
+    with pytest.raises(InputError, match=r"notes\.txt: got no text, some was wanted"):
         quality.split_documents(text, "notes.txt")
 
 
