@@ -63,6 +63,8 @@ def run(args):
         raise InputError(f"--max-new-tokens: got {args.max_new_tokens}, at least 2 was wanted")
     if args.like is not None:
         find_shape(args.like)
+    if 0 not in temperatures:
+        refuse_without_effect(args, ("peers",), "without temperature 0: other engines are greedy")
     gguf = check_gguf(args)
     with contextlib.ExitStack() as stack:
         (target, tokenizer), peers = start_engines(args, stack)

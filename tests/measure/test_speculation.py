@@ -327,6 +327,7 @@ def test_the_command_grows_the_target(pair, letters, capsys, monkeypatch):
         (("--prompts", "0"), "--prompts: got 0, 1 to 3 was wanted"),
         (("--prompts", "4"), "--prompts: got 4, 1 to 3 was wanted"),
         (("--max-new-tokens", "1"), "--max-new-tokens: got 1, at least 2 was wanted"),
+        (("--temperatures", "1", "--peers"), "--peers has no effect without temperature 0"),
         (("--like", "gpt3"), "shape: got 'gpt3'"),
         (("--like", "gpt2"), "n_head: got 2 for a width of 8"),
     ],
