@@ -4,7 +4,7 @@ import json
 import sys
 import tempfile
 
-from .measuring import add_output, check_peers
+from .measuring import add_dtypes, add_output, check_peers, dtypes
 from .shared import print_table
 
 
@@ -24,6 +24,7 @@ def add(subparsers):
     model.add_argument(
         "--context", type=int, default=64, metavar="N", help="tokens in the cache (default: 64)"
     )
+    add_dtypes(model, "float32")
     add_output(model, "transformers and ctranslate2 too")
     return kinds
 
@@ -38,10 +39,14 @@ def run_model(args):
     most = config.n_positions - max(speed.DECODED, *speed.PASSES)
     if not 1 <= args.context <= most:
         raise InputError(f"--context: got {args.context}, 1 to {most} was wanted")
+    types = dtypes(args)
     missing = "transformers and ctranslate2 are missing"
     gguf = check_peers(args, peers.available(), missing, "llama-bench")
     print(f"building {args.shape} with random weights ...", file=sys.stderr)
-    ours = [speed.Ours(speed.random_model(args.shape), context=args.context)]
+    ours = [
+        speed.Ours(speed.random_model(args.shape, dtype), speed.engine_name(dtype), args.context)
+        for dtype in types
+    ]
     with tempfile.TemporaryDirectory() as directory:
         others = start_peers(args, config, ours[0].tokens, gguf, directory) if args.peers else []
         measured = speed.measure_model(ours, others, args.repeats)

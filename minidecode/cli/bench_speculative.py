@@ -7,6 +7,7 @@ import tempfile
 from .measuring import add_output, check_peers
 from .shared import (
     DEFAULT_DRAFT,
+    add_dtype,
     add_model,
     load,
     numbers,
@@ -43,6 +44,7 @@ def add(kinds):
     parser.add_argument("--temperatures", default="0,1", metavar="T,T..", help="default: 0,1")
     parser.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
     parser.add_argument("--prompts", type=int, default=4, metavar="N", help="texts of each kind")
+    add_dtype(parser, "draft_dtype", "the draft")
     add_output(parser, "transformers' assisted generation too")
     parser.add_argument("--draft-gguf", metavar="FILE", help="the file of the draft for llama.cpp")
 
@@ -61,13 +63,16 @@ def run(args):
         raise InputError(f"--max-new-tokens: got {args.max_new_tokens}, at least 2 was wanted")
     if args.like is not None:
         find_shape(args.like)
+    if 0 not in temperatures:
+        refuse_without_effect(args, ("peers",), "without temperature 0: other engines are greedy")
     gguf = check_gguf(args)
     with contextlib.ExitStack() as stack:
         (target, tokenizer), peers = start_engines(args, stack)
+        draft, _ = load(args.draft, args.draft_dtype)
         peers += llama_cpp_engines(args, gguf, tokenizer, lengths)
         measured = speculation.measure_speculation(
             target,
-            load(args.draft)[0],
+            draft,
             [tokenizer.encode(prompt) for prompt in speculation.PROMPTS[: args.prompts]],
             lengths=lengths,
             temperatures=temperatures,
@@ -76,6 +81,7 @@ def run(args):
             progress=progress_bar(),
         )
     names = {"model": args.model, "draft": args.draft, "like": args.like}
+    names |= {"dtype": target.dtype, "draft_dtype": draft.dtype}
     if args.json:
         print(json.dumps(names | measured))
     else:
@@ -108,14 +114,15 @@ def start_engines(args, stack):
 
     if not (args.peers and peers.is_installed(peers.Assisted)):
         if args.like is None:
-            return load(args.model), []
-        return load_inflated(args.model, args.like, progress=progress_bar()), []
+            return load(args.model, args.dtype), []
+        dtype = args.dtype or "float32"
+        return load_inflated(args.model, args.like, dtype=dtype, progress=progress_bar()), []
     directory = find(args.model)
     if args.like is not None:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         write_inflated(args.model, args.like, directory, progress=progress_bar())
     assisted = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
-    return load(directory), [assisted]
+    return load(directory, args.dtype), [assisted]
 
 
 def llama_cpp_engines(args, gguf, tokenizer, lengths):
@@ -133,7 +140,8 @@ def llama_cpp_engines(args, gguf, tokenizer, lengths):
 def print_results(measured):
     shape = f" at the cost of {measured['like']}" if measured["like"] else ""
     print(
-        f"{measured['model']}{shape}, draft {measured['draft']}, {measured['backend']}, "
+        f"{measured['model']}{shape} in {measured['dtype']}, "
+        f"draft {measured['draft']} in {measured['draft_dtype']}, {measured['backend']}, "
         f"{measured['threads']} threads, {measured['prompts']} texts of "
         f"{measured['max_new_tokens']} tokens, medians"
     )

@@ -5,6 +5,7 @@ import sys
 
 from . import (
     bench,
+    bench_quality,
     bench_speculative,
     compare,
     convert,
@@ -38,5 +39,7 @@ def make_parser():
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add(subparsers)
-    bench_speculative.add(bench.add(subparsers))
+    kinds = bench.add(subparsers)
+    bench_speculative.add(kinds)
+    bench_quality.add(kinds)
     return parser

@@ -1,6 +1,7 @@
 """What the benchmarks share: the options that name other engines, and the checks of them."""
 
 from ..errors import InputError, MinidecodeError
+from ..kernels import DTYPES
 from .shared import is_given, refuse_without_effect
 
 LLAMA_CPP = ("llama_cpp", "gguf")
@@ -16,6 +17,26 @@ def add_output(parser, peers):
         "--gguf", metavar="FILE", nargs="+", help="the files that llama.cpp reads this model from"
     )
     parser.add_argument("--json", action="store_true")
+
+
+def add_dtypes(parser, default):
+    """--dtype for several storage types at once."""
+    parser.add_argument(
+        "--dtype",
+        default=default,
+        metavar="T,T..",
+        help=f"how weights are stored: some of {', '.join(DTYPES)}, which take turns "
+        "(default: %(default)s)",
+    )
+
+
+def dtypes(args):
+    """The storage types of --dtype, each once."""
+    found = list(dict.fromkeys(word.strip() for word in args.dtype.split(",")))
+    for name in found:
+        if name not in DTYPES:
+            raise InputError(f"--dtype: got {name!r}, some of {', '.join(DTYPES)} was wanted")
+    return found
 
 
 def check_peers(args, installed, missing, program):

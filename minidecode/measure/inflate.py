@@ -71,15 +71,16 @@ def inflate_model(name, shape):
     return inflate(config, checkpoint, shape)
 
 
-def load_inflated(name, shape, *, progress=None):
+def load_inflated(name, shape, *, dtype="float32", progress=None):
     """As `loading.load`, grown: (GPT2, Tokenizer). No more memory than the weights, and one tensor.
 
+    The matrices are stored as `dtype`.
     The tokenizer is the small model's: ids beyond it are never chosen here.
     """
     config, tensors = inflate_model(name, shape)
     tokenizer = Tokenizer.read(find(name))
     with tensors.follow(progress, f"growing {name}"):
-        model = GPT2(config, tensors, unknown_ids=tokenizer.unknown_ids(config.vocab_size))
+        model = GPT2(config, tensors, tokenizer.unknown_ids(config.vocab_size), dtype)
     model.tokenizer = tokenizer
     return model, tokenizer
 

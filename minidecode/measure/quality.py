@@ -41,22 +41,15 @@ class Quality:
         return self.perplexity / self.reference_perplexity - 1
 
 
-def read_documents(path: str | Path) -> list[str]:
-    """The documents of a UTF-8 text file, those between its lines `<|endoftext|>`.
+def split_documents(text: str, source: str | Path = "text") -> list[str]:
+    """The documents of a text, those between its `<|endoftext|>`.
 
-    Errors: `InputError` for a file that is no UTF-8 or has no text; `OSError` for none at all.
+    Errors: `InputError`, which names `source`, where there is none.
     """
-    try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise InputError(
-            f"{path}: got the byte 0x{byte:02x} at {error.start}, UTF-8 was wanted"
-        ) from None
     documents = [part.strip("\n") for part in text.split(END)]
     documents = [part for part in documents if part]
     if not documents:
-        raise InputError(f"{path}: got no text, some was wanted")
+        raise InputError(f"{source}: got no text, some was wanted")
     return documents
 
 

@@ -145,7 +145,7 @@ def weight_bytes(model):
         for block in model.blocks
         for matrix, _ in (block.attn_c_attn, block.attn_c_proj, block.mlp_c_fc, block.mlp_c_proj)
     ]
-    return sum(matrix.panels.nbytes for matrix in packed)
+    return sum(matrix.nbytes for matrix in packed)
 
 
 def memory_speed(megabytes=400, repeats=9):
@@ -203,6 +203,11 @@ def n_parameters(config):
     return sum(map(math.prod, parameter_shapes(config).values()))
 
 
-def random_model(shape):
+def random_model(shape, dtype="float32"):
     config = shape_config(shape)
-    return GPT2(config, RandomTensors(config))
+    return GPT2(config, RandomTensors(config), dtype=dtype)
+
+
+def engine_name(dtype):
+    """What results call our engine with weights of that storage type."""
+    return "minidecode" if dtype == "float32" else f"minidecode {dtype}"

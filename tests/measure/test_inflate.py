@@ -264,19 +264,19 @@ def test_what_fails_on_the_way_leaves_no_half_a_file(tmp_path):
 
     path = tmp_path / "model.safetensors"
     with pytest.raises(KeyboardInterrupt):
-        write_safetensors(path, {"a": (2, 2), "b": (2,)}, tensors())
+        write_safetensors(path, {"a": ("F32", (2, 2)), "b": ("F32", (2,))}, tensors(), {})
     with pytest.raises(InputError, match=r"tensor b: got shape \(3,\), \(2,\) was wanted"):
-        write_safetensors(path, {"b": (2,)}, iter([np.zeros(3)]))
+        write_safetensors(path, {"b": ("F32", (2,))}, iter([np.zeros(3)]), {})
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["a", "bb", "ccc", "dddd", "eeeee"])
 def test_the_data_of_a_written_file_is_aligned(tmp_path, name):
     path = tmp_path / "model.safetensors"
-    write_safetensors(path, {name: (3,)}, [np.arange(3)])
+    write_safetensors(path, {name: ("F32", (3,))}, [np.arange(3)], {})
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
-    assert length % 8 == 0 and len(data) == 8 + length + 12
+    assert (8 + length) % 64 == 0 and len(data) == 8 + length + 12
     assert Checkpoint(tmp_path)[name].tolist() == [0, 1, 2]
 
 

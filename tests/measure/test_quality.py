@@ -1,14 +1,15 @@
 """How far a model is from another on a text: by hand, by laws, on the texts of the project."""
 
+import json
 import math
 
 import numpy as np
 import pytest
-from builders import bigram, random_gpt2
+from builders import bigram, random_gpt2, toy_tokenizer, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minidecode import InputError, TableModel, load
+from minidecode import InputError, TableModel, cli, load
 from minidecode.measure import quality
 from minidecode.measure.metrics import perplexity
 from minidecode.measure.quality import compare_models, divergence, measure_quality, windows
@@ -100,32 +101,27 @@ def test_nothing_to_predict_is_an_error():
         compare_models(model(P), model(P), windows(model(P), [[1]]))
 
 
-@pytest.mark.parametrize("text", ["a\nb", "a\n<|endoftext|>\nb\n<|endoftext|>\n", "<|endoftext|>a"])
-def test_documents_end_where_the_line_says_so(tmp_path, text):
-    path = tmp_path / "text.txt"
-    path.write_text(text)
-    wanted = {"a\nb": ["a\nb"], "<|endoftext|>a": ["a"]}.get(text, ["a", "b"])
-    assert quality.read_documents(path) == wanted
-
-
 @pytest.mark.parametrize(
-    "data, message",
+    "text, documents",
     [
-        (b"", "got no text, some was wanted"),
-        (b"\n<|endoftext|>\n", "got no text, some was wanted"),
-        (b"ab\xff", "got the byte 0xff at 2, UTF-8 was wanted"),
+        ("a\nb", ["a\nb"]),
+        ("a\n<|endoftext|>\nb\n<|endoftext|>\n", ["a", "b"]),
+        ("<|endoftext|>a", ["a"]),
     ],
 )
-def test_a_file_without_text_is_one_sentence(tmp_path, data, message):
-    path = tmp_path / "text.txt"
-    path.write_bytes(data)
-    with pytest.raises(InputError, match=message):
-        quality.read_documents(path)
+def test_documents_end_where_the_text_says_so(text, documents):
+    assert quality.split_documents(text) == documents
+
+
+@pytest.mark.parametrize("text", ["", "\n<|endoftext|>\n"])
+def test_a_file_without_text_is_one_sentence(text):
+    with pytest.raises(InputError, match=r"notes\.txt: got no text, some was wanted"):
+        quality.split_documents(text, "notes.txt")
 
 
 @pytest.mark.parametrize("name", quality.TEXTS)
 def test_the_embedded_models_know_every_token_of_the_texts(name):
-    documents = quality.read_documents(quality.TEXTS[name])
+    documents = quality.split_documents(quality.TEXTS[name].read_text())
     _, tokenizer = load("storyteller-1m")
     text = "".join(documents)
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -155,3 +151,53 @@ def test_every_type_is_held_against_float32():
     assert (same["KL, nats"], same["same greedy"], same["loss"]) == (0, 1, 0)
     assert other["KL, nats"] > 0 and other["same greedy"] == pytest.approx(2 / 3)
     assert measured["types"]["other"]["weights, MB"] > 0
+
+
+# The command
+
+
+def run(capsys, *argv):
+    code = cli.main(["bench", *(str(word) for word in argv)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def toy(tmp_path):
+    config, tensors = random_gpt2(0, V=26, n_layer=1, n_head=2, d=40, n_positions=32)
+    write(tmp_path / "toy", config, tensors, toy_tokenizer(26))
+    (tmp_path / "text.txt").write_text("abcdefghij\n<|endoftext|>\nzyxw\n")
+    return ("quality", "--model", tmp_path / "toy", "--text", tmp_path / "text.txt")
+
+
+def test_the_command_prints_a_table_or_json(toy, capsys):
+    code, text, _ = run(capsys, *toy)
+    assert code == 0
+    lines = text.splitlines()
+    assert "text.txt, 12 tokens" in lines[0]  # each document's first is given
+    starts = [line.split()[0] for line in lines[2:]]
+    assert starts == ["float32", "float16", "bfloat16", "int8", "int4"]
+    code, text, _ = run(capsys, *toy, "--dtype", "int4, int8", "--json")
+    types = json.loads(text)["types"]
+    assert code == 0 and list(types) == ["float32", "int4", "int8"]
+    sizes = [types[dtype]["weights, MB"] for dtype in ("int4", "int8", "float32")]
+    assert sizes == sorted(sizes) and sizes[0] < sizes[2] / 3
+    (name,) = types["int8"]["texts"]
+    divergences = [types[dtype]["texts"][name]["KL, nats"] for dtype in ("float32", "int8", "int4")]
+    assert divergences[0] == 0 < divergences[1] < divergences[2]
+
+
+@pytest.mark.parametrize(
+    "options, code, message",
+    [
+        (("--dtype", "int3"), 2, "--dtype: got 'int3', some of float32, float16, bfloat16, int8"),
+        (("--dtype", ""), 2, "--dtype: got ''"),
+        (("--dtype", "int8,"), 2, "--dtype: got ''"),
+        (("--text", "/nowhere"), 1, "/nowhere"),
+        (("--model", "/nowhere"), 1, "/nowhere: there is no such directory"),
+    ],
+)
+def test_wrong_options_are_one_line(toy, capsys, options, code, message):
+    got, text, said = run(capsys, *toy, *options)
+    assert (got, text, said.count("\n")) == (code, "", 1)
+    assert message in said

@@ -282,6 +282,27 @@ def test_the_command_prints_a_table_or_json(pair, letters, capsys):
     assert code == 0 and result["temperature"] == 0.5 and "k 8" in result["ways"]
 
 
+def test_target_and_draft_are_loaded_in_the_types_asked_for(pair, letters, capsys, monkeypatch):
+    loaded = []
+    plain = speculation.measure_speculation
+    monkeypatch.setattr(
+        speculation,
+        "measure_speculation",
+        lambda *models, **options: loaded.extend(models[:2]) or plain(*models, **options),
+    )
+    monkeypatch.setitem(SHAPES, "gpt2", Shape(2, 4, 16, 40, 400))
+    for like in ((), ("--like", "gpt2")):
+        loaded.clear()
+        types = ("--dtype", "int4", "--draft-dtype", "float16")
+        code, text, _ = run(capsys, "speculative", *pair, *types, *like, "--k", 2, "--json")
+        measured = json.loads(text)
+        assert (code, measured["dtype"], measured["draft_dtype"]) == (0, "int4", "float16")
+        found = [model.blocks[0].mlp_c_fc[0].dtype for model in loaded]
+        assert found == ["int4", "float16"]
+        # greedy speculation wrote plain decoding's text, or the benchmark had failed
+        assert measured["results"][0]["ways"]["k 2"]["same text as plain"] == 1
+
+
 def test_the_command_grows_the_target(pair, letters, capsys, monkeypatch):
     monkeypatch.setitem(SHAPES, "gpt2", Shape(2, 4, 16, 40, 400))
     grown = []
@@ -306,6 +327,7 @@ def test_the_command_grows_the_target(pair, letters, capsys, monkeypatch):
         (("--prompts", "0"), "--prompts: got 0, 1 to 3 was wanted"),
         (("--prompts", "4"), "--prompts: got 4, 1 to 3 was wanted"),
         (("--max-new-tokens", "1"), "--max-new-tokens: got 1, at least 2 was wanted"),
+        (("--temperatures", "1", "--peers"), "--peers has no effect without temperature 0"),
         (("--like", "gpt3"), "shape: got 'gpt3'"),
         (("--like", "gpt2"), "n_head: got 2 for a width of 8"),
     ],
@@ -314,6 +336,14 @@ def test_wrong_options_are_one_line_and_exit_code_2(pair, letters, capsys, optio
     code, text, said = run(capsys, "speculative", *pair, *options)
     assert (code, text) == (2, "")
     assert said.count("\n") == 1 and message in said
+
+
+@pytest.mark.parametrize("options", [("--dtype", "int3"), ("--draft-dtype", "int8,int4")])
+def test_a_type_that_there_is_not_is_one_line(pair, capsys, options):
+    with pytest.raises(SystemExit, match="2"):
+        run(capsys, "speculative", *pair, *options)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and options[0] in said and repr(options[1]) in said
 
 
 # Peers

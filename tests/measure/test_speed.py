@@ -96,6 +96,8 @@ def run(capsys, *argv):
     [
         (("--shape", "gpt3"), "shape: got 'gpt3'"),
         (("--repeats", "0"), "--repeats: got 0, at least 1 was wanted"),
+        (("--dtype", "int3"), "--dtype: got 'int3', some of float32"),
+        (("--dtype", "int8,,"), "--dtype: got ''"),
         (("--context", "0"), "--context: got 0, 1 to 1000 was wanted"),
         (("--context", "1001"), "--context: got 1001, 1 to 1000 was wanted"),
     ],
@@ -114,6 +116,18 @@ def test_the_command_prints_a_table_or_json(quick, capsys, monkeypatch):
     assert "9 tokens in the cache" in text and "pass over 5 / 1" in text
     code, text, _ = run(capsys, "model", *options, "--json")
     assert code == 0 and json.loads(text)["results"]["minidecode"]["tokens/s"] > 0
+
+
+def test_every_storage_type_is_an_engine(quick, capsys, monkeypatch):
+    monkeypatch.setitem(SHAPES, "gpt2", Shape(1, 2, 64, 40, 320))
+    types = "float32,int8,float16,int8"
+    code, text, _ = run(capsys, "model", "--repeats", 1, "--dtype", types, "--json")
+    results = json.loads(text)["results"]
+    assert code == 0 and list(results) == ["minidecode", "minidecode int8", "minidecode float16"]
+    sizes = [found["weights, GB"] for found in results.values()]
+    assert sizes[0] == 2 * sizes[2] > 3 * sizes[1]
+    for found in results.values():
+        assert found["pass over 5 / 1"] > 0 and found["outside kernels, ms"] > 0
 
 
 def test_peers_without_a_package_are_named(capsys, monkeypatch):
