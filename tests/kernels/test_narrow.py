@@ -242,7 +242,8 @@ def test_arrays_that_do_not_fit_their_weight_are_refused_and_never_read(dtype):
     x = np.ones((1, 40), np.float32)
     wrong = [{"panels": weight.panels[:1]}, {"panels": weight.panels[:, :-1]}]
     wrong += [{"panels": weight.panels.astype(np.float64)}, {"n_out": 33}, {"n_out": -1}]
-    wrong += [{"panels": [[1], [1, 2]]}, {"n_in": -40}, {"n_in": 2**62}, {"n_out": 2**62}]
+    wrong += [{"panels": [[1], [1, 2]]}, {"n_in": -40}, {"n_in": 2**63 - 1}, {"n_out": 2**62}]
+    wrong += [{"n_out": 2**63 - 1}, {"n_out": 2**40}]
     if dtype in WHOLE:
         wrong += [{"scales": weight.scales[:, :1]}, {"scales": None}, {"panels": None}]
         wrong += [{"scales": weight.scales.astype(np.float32)}, {"n_in": 96}]
