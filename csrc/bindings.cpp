@@ -129,7 +129,7 @@ void check_filter(const Filter& f) {
 // What x [n, n_in], a weight of n_out columns and a bias are multiplied into
 template <class T>
 struct LinearArguments {
-    py::array_t<T> x, bias, y;
+    py::array_t<T> x, bias;
     int64_t n, n_in, n_out, panels;
 
     LinearArguments(const py::array& x_in, int64_t n_in, int64_t n_out, const py::object& bias_in)
@@ -144,7 +144,6 @@ struct LinearArguments {
             bias = contiguous<T>("bias", as_array("bias", bias_in));
             check_vector("bias", bias, n_out);
         }
-        y = py::array_t<T>({n, n_out});
     }
     const T* bias_data() const { return bias.size() ? bias.data() : nullptr; }
 };
@@ -173,7 +172,7 @@ py::array linear(const py::array& x_in, const py::object& panels_in, int64_t n_i
     Linear<T, W> a = {};
     a.n = given.n, a.n_in = n_in, a.n_out = n_out, a.bias = given.bias_data();
     a.panels = reinterpret_cast<const W*>(panels.data());
-    py::array_t<T> y = given.y;
+    py::array_t<T> y({given.n, n_out});
     a.y = y.mutable_data();
     py::gil_scoped_release release;
     const std::vector<T> tiles = in_tiles(given.x.data(), a.n, a.n_in, kernels<T>().tall);
@@ -195,7 +194,7 @@ py::array group_linear(const py::array& x_in, const py::object& panels_in,
         part<uint8_t>("panels", panels_in, {given.panels, a.groups, steps, lanes, 4});
     const auto scales = part<uint16_t>("scales", scales_in, {given.panels, a.groups, lanes});
     a.panels = panels.data(), a.scales = reinterpret_cast<const Brain*>(scales.data());
-    py::array_t<float> y = given.y;
+    py::array_t<float> y({given.n, n_out});
     a.y = y.mutable_data();
     py::gil_scoped_release release;
     const Rounded x(given.x.data(), a.n, n_in, instruction_set().groups);
@@ -210,7 +209,10 @@ py::array linear_by_dtype(const py::array& x, const std::string& dtype, const py
                           const py::object& scales, int64_t n_in, int64_t n_out,
                           const py::object& bias) {
     const InstructionSet& set = instruction_set();
-    if (n_in < 0 || n_out < 0) throw py::value_error("n_in, n_out: got a negative number");
+    constexpr int64_t most = int64_t(1) << 40;  // so that no size overflows
+    if (n_in < 0 || n_out < 0 || n_in > most || n_out > most)
+        throw py::value_error("weight: got n_in " + std::to_string(n_in) + " and n_out " +
+                              std::to_string(n_out) + ", 0 to 2**40 was wanted");
     if (is_float32("x", x) == (dtype == "float64"))
         throw py::type_error("x: got dtype " + text(x.dtype()) + ", " +
                              (dtype == "float64" ? dtype : "float32") +

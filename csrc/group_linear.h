@@ -47,8 +47,8 @@ struct Whole {  // sixteen integers, one for each output of a panel
     }
 }
 
-// R rows times one panel: the weights stream through registers once for all R rows. (Several panels at
-// once would save loads of x, but are several streams of memory, which is slower.)
+// R rows times one panel: the weights stream through registers once for all R rows. (Several panels
+// at once would save loads of x, but are several streams of memory, which is slower.)
 template <class Dot, int R>
 [[gnu::noinline]] void group_tile(const GroupLinear& a, int64_t row, int64_t panel) {
     constexpr int64_t block = 4 * lanes;  // bytes

@@ -1,5 +1,5 @@
 // The kernels of one instruction set. A file that includes this first switches the compiler to that
-// instruction set and defines ISA and its `register_bytes` (see vec.h).
+// instruction set and defines ISA, its `register_bytes` (see vec.h) and how it widens a Half.
 #pragma once
 #include "activations.h"
 #include "attention.h"

@@ -14,7 +14,7 @@ namespace ISA {
 // Not inlined: in one large function the compiler would keep some of the sums in memory.
 template <class T, class W, int R, int P>
 [[gnu::noinline]] void linear_tile(const Linear<T, W>& a, int64_t row, int64_t panel) {
-    constexpr int64_t ahead = 1024;  // elements in the stream of weights: 4 KiB of float
+    constexpr int64_t ahead = 4096 / sizeof(W);  // elements: so many bytes in the stream of weights
     Vec<T> sum[R][P];
     #pragma GCC unroll 16
     for (int r = 0; r < R; r++)

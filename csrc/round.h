@@ -9,8 +9,8 @@ namespace ISA {
 
 // scale = max |x| / 127, and x / scale to the nearest whole number, ties to even. A group counts as
 // zero if its scale is no normal number (all of it is below 1.5e-36); if a number in it is not
-// finite, its scale is NaN. `sum` becomes minus the sum of the whole numbers: weights are stored with
-// something added, and that is where their products begin.
+// finite, its scale is NaN. `sum` becomes minus the sum of the whole numbers: weights are stored
+// with something added, and their products begin with what that is too much.
 [[gnu::always_inline]] inline float round_group(const float* x, int8_t* whole, int32_t* sum) {
     uint32_t bits[group], top = 0;
     memcpy(bits, x, sizeof bits);

@@ -15,7 +15,8 @@ from minidecode import kernels
 ROOT = Path(__file__).parent.parent
 SETUP = ROOT / "setup.py"
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
-CHOSEN = re.compile(r"_ZN?[A-Z]*(4avx2|6avx512)")  # a mangled name in namespace avx2 or avx512
+# A mangled name in the namespace of an instruction set
+CHOSEN = re.compile(r"_ZN?[A-Z]*(4avx2|6avx512|4vnni|7avxvnni)")
 # Registers of 256 and 512 bits, and the instructions (all begin with v) that came with them.
 WIDE = re.compile(r"\t(v[a-z0-9]+\s|.*%[yz]mm)")
 
@@ -42,7 +43,7 @@ def test_wide_registers_are_used_only_where_the_processor_was_asked():
         elif WIDE.search(line):
             wide.setdefault(function, line.strip())
     chosen = {name for name in wide if CHOSEN.match(name)}
-    assert {CHOSEN.match(name)[1] for name in chosen} == {"4avx2", "6avx512"}
+    assert {CHOSEN.match(name)[1] for name in chosen} == {"4avx2", "6avx512", "4vnni", "7avxvnni"}
     assert not {name: wide[name] for name in wide.keys() - chosen}
 
 
@@ -134,7 +135,7 @@ def test_an_instruction_set_that_there_is_not_is_refused(value):
     assert f"MINIDECODE_ISA: got '{value}'" in error
 
 
-@pytest.mark.parametrize("value", ["neon", "avx512", "avx2", "plain"])
+@pytest.mark.parametrize("value", ["vnni", "avxvnni", "avx512", "avx2", "neondot", "neon", "plain"])
 def test_an_instruction_set_of_another_processor_is_refused_where_a_kernel_is_used(value):
     if not list(Path(kernels.__file__).parent.glob("_native*")):
         pytest.skip("the compiled kernels are not built")

@@ -1,8 +1,10 @@
 """The hot path, twice: in NumPy (`reference`) and compiled (`native`). This file picks one.
 
 MINIDECODE_BACKEND = numpy | native forces the choice; otherwise the compiled kernels are used
-where the extension is there, and one line on standard error says so where it
-is not.
+where the extension is there, and one line on standard error says so where it is not.
+MINIDECODE_ISA = vnni | avx512 | avxvnni | avx2 | neondot | neon | plain chooses what the compiled
+kernels use of the processor, otherwise the first of them that it has. vnni is avx512 and avxvnni
+is avx2 with instructions for products of bytes, neondot is neon with the same.
 Threads: MINIDECODE_THREADS, else OMP_NUM_THREADS, else all cores. They never change a result.
 A variable that cannot be followed is an error at the first use of a kernel, not at import.
 """
@@ -110,5 +112,5 @@ def num_threads():
 
 
 def instruction_set():
-    """avx512, avx2, neon or plain; None with the NumPy kernels."""
+    """The one of `INSTRUCTION_SETS` that is in use; None with the NumPy kernels."""
     return _kernels.instruction_set() if backend == "native" else None

@@ -207,30 +207,31 @@ class Int4(Whole):
 
     dtype, zero, steps, least, most = "int4", 8, 4, -8, 7
 
+    places = (-8.0, -7.5, -8.5, -7.0, -9.0)  # more of them gain less than a thousandth
+
     @classmethod
     def choose_scales(cls, groups: np.ndarray) -> np.ndarray:
         """The scale [p, g, 16] of least squared error among some, each refitted.
 
         With whole numbers q the error is least for the scale (w . q) / (q . q), and smaller than
-        w . w by (w . q)^2 / (q . q). The tried scales put the largest weight at -5.5 to -9.5.
+        w . w by (w . q)^2 / (q . q). The tried scales put the largest weight at one of `places`;
+        then the best is tried once more.
         """
         at = np.abs(groups).argmax(axis=2, keepdims=True)
         largest = np.take_along_axis(groups, at, axis=2)  # [p, g, 1, 16], with its sign
         best = np.zeros(largest.shape, np.float32)
         gain = np.zeros(largest.shape, np.float64)
-        for place in cls.places:
-            with np.errstate(under="ignore"):
-                whole = cls.round(groups, largest / np.float32(place))
-            product = np.einsum("pgio,pgio->pgo", groups, whole, dtype=np.float64)[:, :, None]
-            square = np.einsum("pgio,pgio->pgo", whole, whole)[:, :, None]
-            square[square == 0] = np.inf  # the largest weight is too small for a scale
-            with np.errstate(under="ignore"):
+        with np.errstate(under="ignore"):
+            for place in (*cls.places, None):
+                tried = best if place is None else largest / np.float32(place)
+                whole = cls.round(groups, tried)
+                product = np.einsum("pgio,pgio->pgo", groups, whole, dtype=np.float64)[:, :, None]
+                square = np.einsum("pgio,pgio->pgo", whole, whole)[:, :, None]
+                square[square == 0] = np.inf  # even the largest weight is too small for a scale
                 better = product * product / square > gain
                 np.copyto(best, product / square, where=better, casting="same_kind")
                 np.copyto(gain, product * product / square, where=better)
         return to_bfloat16(best[:, :, 0])
-
-    places = (-8.0, -7.5, -8.5, -7.0, -9.0, -6.5, -6.0, -9.5, -5.5)
 
     @staticmethod
     def join(quads: np.ndarray) -> np.ndarray:
