@@ -1,5 +1,7 @@
-// One query of one head against its visible keys: scores, softmax, weighted sum of values.
-// Each (query, head) is computed alone and in position order: neighbours never change its result.
+// Some queries of one head against their visible keys: scores, softmax, weighted sum of values.
+//
+// The queries share the read of a block of keys or values: it stays in the nearest cache for all of
+// them. Each has sums of its own, added in position order, so neighbours never change its result.
 #pragma once
 #include <cstdint>
 
@@ -9,57 +11,179 @@
 
 namespace ISA {
 
+constexpr int64_t block_size = 32;  // positions: with 64 numbers each, a quarter of that cache
+
+// q times `count` keys, each product in lanes / count lanes (see `fold_all`). Keys past the last
+// are not read, the last one takes their place.
+template <int count, class T>
+[[gnu::always_inline]] inline Vec<T> products(const T* q, const T* keys, int64_t last,
+                                              int64_t head_dim) {
+    constexpr int at_once = Vec<T>::parts < 8 ? 8 / Vec<T>::parts : 1;  // what the registers hold
+    if constexpr (count > at_once) {
+        constexpr int half = count / 2;
+        const int64_t left = last - half;
+        const T* rest = keys + (left < 0 ? last : half) * head_dim;
+        return fold<lanes / count>(products<half>(q, keys, last, head_dim),
+                                   products<half>(q, rest, left < 0 ? 0 : left, head_dim));
+    } else {
+        Vec<T> sum[count];
+        const T* key[count];
+        #pragma GCC unroll 16
+        for (int c = 0; c < count; c++) {
+            sum[c] = Vec<T>::broadcast(0);
+            key[c] = keys + (c < last ? c : last) * head_dim;
+        }
+        int64_t i = 0;
+        for (; i + lanes <= head_dim; i += lanes) {
+            const Vec<T> part = Vec<T>::load(q + i);
+            #pragma GCC unroll 16
+            for (int c = 0; c < count; c++) sum[c].add_product(Vec<T>::load(key[c] + i), part);
+        }
+        if (i < head_dim) {
+            const Vec<T> part = Vec<T>::load(q + i, head_dim - i, 0);
+            #pragma GCC unroll 16
+            for (int c = 0; c < count; c++)
+                sum[c].add_product(Vec<T>::load(key[c] + i, head_dim - i, 0), part);
+        }
+        return fold_all<count>(sum);
+    }
+}
+
+// scores[0..n) = scale * (q times each of n keys)
 template <class T>
-[[gnu::always_inline]] inline T dot(const T* a, const T* b, int64_t n) {
-    Vec<T> sum = Vec<T>::broadcast(0);
+[[gnu::always_inline]] inline void score(const T* q, const T* keys, int64_t n, int64_t head_dim,
+                                         T scale, T* scores) {
+    const Vec<T> factor = Vec<T>::broadcast(scale);
     int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) sum.add_product(Vec<T>::load(a + i), Vec<T>::load(b + i));
-    if (i < n) sum.add_product(Vec<T>::load(a + i, n - i, 0), Vec<T>::load(b + i, n - i, 0));
-    return sum.sum();
+    for (; i + lanes <= n; i += lanes)
+        (products<lanes>(q, keys + i * head_dim, lanes - 1, head_dim) * factor).store(scores + i);
+    if (i < n)
+        (products<lanes>(q, keys + i * head_dim, n - i - 1, head_dim) * factor)
+            .store(scores + i, n - i);
 }
 
-// out[0..m) = sum over positions of weight * value[0..m), C vectors at a time
-template <class T, int C>
-[[gnu::always_inline]] inline void weigh(const Attention<T>& a, int64_t head, int64_t column,
-                                         int64_t m, int64_t visible, const T* weights, T norm,
-                                         T* out) {
-    Vec<T> sum[C];
-    for (int c = 0; c < C; c++) sum[c] = Vec<T>::broadcast(0);
-    int64_t position = 0;
-    for (int64_t page = 0; position < visible; page++) {
-        const int64_t first = page ? a.page_ends[page - 1] : 0, size = a.page_ends[page] - first;
-        const int64_t last = a.page_ends[page] < visible ? a.page_ends[page] : visible;
-        const T* v = a.keys[page] + a.values_after * size + head * size * a.head_dim + column;
-        for (; position < last; position++, v += a.head_dim)
-            for (int c = 0; c < C; c++)
-                sum[c].add_product(Vec<T>::load(v + c * lanes, m - c * lanes, 0),
-                                   weights[position]);
+// sums[query][0..m) += weights[query][position] * values[position][0..m) for n positions; m is
+// C vectors or, with C = 1, less than one
+template <int Q, int C, class T>
+[[gnu::always_inline]] inline void weigh_columns(const T* values, int64_t head_dim, int64_t n,
+                                                 int64_t m, const T* weights, int64_t weights_row,
+                                                 T* sums, int64_t sums_row) {
+    Vec<T> sum[Q][C];
+    #pragma GCC unroll 16
+    for (int query = 0; query < Q; query++)
+        #pragma GCC unroll 16
+        for (int c = 0; c < C; c++)
+            sum[query][c] = Vec<T>::load(sums + query * sums_row + c * lanes);
+    for (int64_t position = 0; position < n; position++, values += head_dim) {
+        #pragma GCC unroll 16
+        for (int c = 0; c < C; c++) {
+            const Vec<T> v = Vec<T>::load(values + c * lanes, m - c * lanes, 0);
+            #pragma GCC unroll 16
+            for (int query = 0; query < Q; query++)
+                sum[query][c].add_product(v, weights[query * weights_row + position]);
+        }
     }
-    for (int c = 0; c < C; c++)
-        (sum[c] * Vec<T>::broadcast(norm)).store(out + c * lanes, m - c * lanes);
+    #pragma GCC unroll 16
+    for (int query = 0; query < Q; query++)
+        #pragma GCC unroll 16
+        for (int c = 0; c < C; c++) sum[query][c].store(sums + query * sums_row + c * lanes);
+}
+
+template <int Q, class T>
+[[gnu::always_inline]] inline void weigh(const T* values, int64_t head_dim, int64_t n,
+                                         const T* weights, int64_t weights_row, T* sums,
+                                         int64_t sums_row) {
+    constexpr int C = Vec<T>::parts < 4 ? 4 / Vec<T>::parts : 1;
+    int64_t column = 0;
+    for (; column + C * lanes <= head_dim; column += C * lanes)
+        weigh_columns<Q, C>(values + column, head_dim, n, C * lanes, weights, weights_row,
+                            sums + column, sums_row);
+    if constexpr (C > 1)
+        for (; column + lanes <= head_dim; column += lanes)
+            weigh_columns<Q, 1>(values + column, head_dim, n, lanes, weights, weights_row,
+                                sums + column, sums_row);
+    if (column < head_dim)
+        weigh_columns<Q, 1>(values + column, head_dim, n, head_dim - column, weights, weights_row,
+                            sums + column, sums_row);
+}
+
+// Asks for `n` numbers, which are soon read.
+template <class T>
+[[gnu::always_inline]] inline void expect(const T* numbers, int64_t n) {
+    constexpr int64_t line = 64 / sizeof(T);
+    for (int64_t i = 0; i < n; i += line) __builtin_prefetch(numbers + i);
+}
+
+// f(first position, positions, rows) for each block of one head before `end`; the rows [positions,
+// head_dim] begin `offset` heads after the keys of head 0: those are keys or values.
+template <class T, class F>
+[[gnu::always_inline]] inline void over_blocks(const Attention<T>& a, int64_t offset, int64_t end,
+                                               F f) {
+    int64_t position = 0;
+    for (int64_t page = 0; position < end; page++) {
+        const int64_t first = page ? a.page_ends[page - 1] : 0, size = a.page_ends[page] - first;
+        const int64_t last = a.page_ends[page] < end ? a.page_ends[page] : end;
+        const T* rows = a.keys[page] + offset * size * a.head_dim;
+        while (position < last) {
+            const int64_t n = last - position < block_size ? last - position : block_size;
+            const T* next = rows + n * a.head_dim;
+            if (position + n < last) {
+                expect(next, block_size * a.head_dim);
+            } else if (last < end) {
+                const int64_t size_of_next = a.page_ends[page + 1] - last;
+                expect(a.keys[page + 1] + offset * size_of_next * a.head_dim,
+                       block_size * a.head_dim);
+            }
+            f(position, n, rows);
+            rows = next;
+            position += n;
+        }
+    }
 }
 
 template <class T>
-void attention_one(const Attention<T>& a, int64_t index, T* scores) {
-    const int64_t head = index / a.n, query = index % a.n, visible = a.start + query + 1;
-    const T* q = a.q + query * a.q_row + head * a.q_head;
-    int64_t position = 0;
-    for (int64_t page = 0; position < visible; page++) {
-        const int64_t first = page ? a.page_ends[page - 1] : 0, size = a.page_ends[page] - first;
-        const int64_t last = a.page_ends[page] < visible ? a.page_ends[page] : visible;
-        const T* k = a.keys[page] + head * size * a.head_dim;
-        for (; position < last; position++, k += a.head_dim)
-            scores[position] = dot(q, k, a.head_dim) * a.scale;
+void attention_rows(const Attention<T>& a, int64_t head, int64_t begin, int64_t end, T* scratch) {
+    constexpr int together = register_bytes == 64 ? 4 : 2;  // queries that the registers hold
+    const int64_t visible = a.start + end, width = a.head_dim_in_lanes();
+    T* scores = scratch;                        // [queries, visible]
+    T* sums = scores + (end - begin) * visible; // [queries, width]
+    T* totals = sums + (end - begin) * width;   // [queries]
+    const auto seen = [&](int64_t query, int64_t position, int64_t n) {
+        const int64_t before = a.start + query + 1 - position;
+        return before < n ? before : n;
+    };
+    over_blocks(a, head, visible, [&](int64_t position, int64_t n, const T* keys) {
+        for (int64_t query = begin; query < end; query++)
+            score(a.q + query * a.q_row + head * a.q_head, keys, seen(query, position, n),
+                  a.head_dim, a.scale, scores + (query - begin) * visible + position);
+    });
+    for (int64_t query = begin; query < end; query++) {
+        T* row = scores + (query - begin) * visible;
+        totals[query - begin] = exponentials(row, a.start + query + 1, row);
     }
-    const T total = exponentials(scores, visible, scores);
-    const T norm = 1 / total;
-    T* out = a.out + (query * a.heads + head) * a.head_dim;
-    constexpr int64_t wide = 4 * lanes;
-    int64_t column = 0;
-    for (; column + wide <= a.head_dim; column += wide)
-        weigh<T, 4>(a, head, column, wide, visible, scores, norm, out + column);
-    for (; column < a.head_dim; column += lanes)
-        weigh<T, 1>(a, head, column, a.head_dim - column, visible, scores, norm, out + column);
+    for (int64_t i = 0; i < (end - begin) * width; i++) sums[i] = 0;
+    over_blocks(a, a.heads + head, visible, [&](int64_t position, int64_t n, const T* values) {
+        int64_t query = begin;
+        while (query < end) {
+            const T* weights = scores + (query - begin) * visible + position;
+            T* sum = sums + (query - begin) * width;
+            const int64_t least = seen(query, position, n);
+            if (query + together <= end && least == n) {
+                weigh<together>(values, a.head_dim, n, weights, visible, sum, width);
+                query += together;
+            } else {
+                weigh<1>(values, a.head_dim, least, weights, visible, sum, width);
+                query++;
+            }
+        }
+    });
+    for (int64_t query = begin; query < end; query++) {
+        const Vec<T> norm = Vec<T>::broadcast(1 / totals[query - begin]);
+        T* out = a.out + (query * a.heads + head) * a.head_dim;
+        for (int64_t i = 0; i < a.head_dim; i += lanes)
+            (Vec<T>::load(sums + (query - begin) * width + i) * norm)
+                .store(out + i, a.head_dim - i);
+    }
 }
 
 }  // namespace ISA

@@ -244,7 +244,7 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
     Attention<T> a = {};
     a.q = q.data(), a.q_row = q.strides(0) / size, a.q_head = q.strides(1) / size;
     a.n = q.shape(0), a.heads = q.shape(1), a.head_dim = q.shape(2);
-    a.start = start, a.scale = T(scale), a.values_after = a.heads * a.head_dim;
+    a.start = start, a.scale = T(scale);
 
     std::vector<const T*> keys;
     std::vector<int64_t> ends;
@@ -262,7 +262,7 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
             throw py::value_error("layer: got " + std::to_string(layer) + ", 0 to " +
                                   std::to_string(page.shape(0) - 1) + " was wanted");
         positions += page.shape(3);
-        keys.push_back(page.data() + layer * 2 * page.shape(3) * a.values_after);
+        keys.push_back(page.data() + layer * 2 * page.shape(3) * a.heads * a.head_dim);
         ends.push_back(positions);
     }
     // written so that no sum can overflow, whatever the caller passes
@@ -274,12 +274,19 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
     py::array_t<T> out({a.n, a.heads, a.head_dim});
     a.out = out.mutable_data();
     const int64_t visible = start + a.n, pairs = a.n * a.heads;
+    // Queries that share the read of keys and values; fewer where that leaves a thread without any
+    const int64_t share = std::clamp<int64_t>(pairs / (2 * num_threads()), 1, 16);
+    const int64_t tiles = (a.n + share - 1) / share;
     py::gil_scoped_release release;
-    parallel_for(pairs, chunks_for(pairs * visible * a.head_dim), [&](int64_t begin, int64_t end) {
-        thread_local std::vector<T> scores;
-        if (int64_t(scores.size()) < visible) scores.resize(visible);
-        for (int64_t i = begin; i < end; i++)
-            kernels<T>().attention(a, i, scores.data());
+    parallel_for(a.heads * tiles, chunks_for(pairs * visible * a.head_dim),
+                 [&](int64_t begin, int64_t end) {
+        thread_local std::vector<T> scratch;
+        const size_t room = a.scratch(share);
+        if (scratch.size() < room) scratch.resize(room);
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t first = i % tiles * share, last = std::min(first + share, a.n);
+            kernels<T>().attention(a, i / tiles, first, last, scratch.data());
+        }
     });
     return out;
 }

@@ -14,8 +14,8 @@ namespace ISA {
 
 template <class T>
 constexpr Kernels<T> table() {
-    return {linear_panels<T>, tall<register_bytes>, attention_one<T>, softmax_row<T>,
-            filter_row<T>,    layer_norm_row<T>,    gelu_range<T>,    total_of<T>};
+    return {linear_panels<T>, tall<register_bytes>, attention_rows<T>, softmax_row<T>,
+            filter_row<T>,    layer_norm_row<T>,    gelu_range<T>,     total_of<T>};
 }
 
 constexpr HalfKernels half_table() {

@@ -46,10 +46,14 @@ struct Attention {  // out [n, heads, head_dim]; query i of n sees positions 0 .
     const T* const* keys;      // for each page: keys [heads, page, head_dim] of this layer
     const int64_t* page_ends;  // positions up to and with each page
     int64_t pages, heads, head_dim;
-    int64_t values_after;  // the values of a page start so many elements after its keys
     int64_t n, start;
     T scale;
     T* out;
+
+    int64_t head_dim_in_lanes() const { return (head_dim + lanes - 1) / lanes * lanes; }
+    int64_t scratch(int64_t queries) const {  // numbers
+        return queries * (start + n + head_dim_in_lanes() + 1);
+    }
 };
 
 struct Filter {
@@ -70,8 +74,8 @@ template <class T>
 struct Kernels {
     void (*linear)(const Linear<T>&, int64_t begin, int64_t end);  // over panels
     int tall;
-    // `index` counts the pairs (head, query); scores has room for every visible position
-    void (*attention)(const Attention<T>&, int64_t index, T* scores);
+    // the queries begin .. end of one head; scratch as `Attention::scratch` says
+    void (*attention)(const Attention<T>&, int64_t head, int64_t begin, int64_t end, T* scratch);
     bool (*softmax)(const T* logits, int64_t V, T* probs);  // false: no distribution
     // scratch: 3 V doubles, V entries; false: no distribution
     bool (*filter)(const T* logits, int64_t V, const Filter&, double* scratch, FilterEntry*,

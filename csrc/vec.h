@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels.h"
 
@@ -111,6 +112,49 @@ template <class T>
     for (int i = 0; i < Vec<T>::parts; i++)
         v.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
     return v;
+}
+
+// a and b side by side hold groups of 2 * half lanes: the second half of each added to its first.
+template <int half, class Native, size_t... lane>
+[[gnu::always_inline]] inline Native fold_registers(Native a, Native b,
+                                                    std::index_sequence<lane...>) {
+    constexpr auto at = [](int to) { return to / half * 2 * half + to % half; };
+#if __has_builtin(__builtin_shufflevector)
+    return __builtin_shufflevector(a, b, at(lane)...) +
+           __builtin_shufflevector(a, b, (at(lane) + half)...);
+#else  // GCC before 12
+    typedef decltype(a < b) Lanes;
+    return __builtin_shuffle(a, b, Lanes{at(lane)...}) +
+           __builtin_shuffle(a, b, Lanes{(at(lane) + half)...});
+#endif
+}
+
+template <int half, class T>
+[[gnu::always_inline]] inline Vec<T> fold(const Vec<T>& a, const Vec<T>& b) {
+    constexpr int parts = Vec<T>::parts, each = Vec<T>::each;
+    typename Vec<T>::Native from[2 * parts];
+    #pragma GCC unroll 16
+    for (int i = 0; i < parts; i++) from[i] = a.part[i], from[parts + i] = b.part[i];
+    Vec<T> v;
+    #pragma GCC unroll 16
+    for (int i = 0; i < parts; i++) {
+        if constexpr (half >= each) {
+            constexpr int far = half / each;  // registers
+            v.part[i] = from[i / far * 2 * far + i % far] + from[i / far * 2 * far + i % far + far];
+        } else {
+            v.part[i] = fold_registers<half>(from[2 * i], from[2 * i + 1],
+                                             std::make_index_sequence<each>());
+        }
+    }
+    return v;
+}
+
+// `count` vectors folded into one: groups of lanes / count lanes, one for each. With 16 of them,
+// lane i is v[i].sum(), added in the same order.
+template <int count, class T>
+[[gnu::always_inline]] inline Vec<T> fold_all(const Vec<T>* v) {
+    if constexpr (count == 1) return v[0];
+    else return fold<lanes / count>(fold_all<count / 2>(v), fold_all<count / 2>(v + count / 2));
 }
 
 // Constants of exp: x = n ln 2 + r, exp(x) = 2^n exp(r), |r| <= ln(2) / 2, exp(r) by its Taylor
