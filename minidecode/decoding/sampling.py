@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from .chance import Dice
+from .chance import as_chance
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .run import FROM_MODEL, Run
 from .step import Step
@@ -43,7 +43,7 @@ def sample(
         tokenizer=tokenizer,
     )
     warp = run.warped(warp)
-    return draw_tokens(run, [model], warp, Dice() if chance is None else chance)
+    return draw_tokens(run, [model], warp, as_chance(chance))
 
 
 def draw_tokens(

@@ -11,10 +11,11 @@ drawn: to take one back because of what it is changes the distribution of those 
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from ..checks import check_model
 from ..decoding.contracts import Chance, Model
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError
@@ -68,6 +69,14 @@ class ModelDraft:
 
     def rollback(self, length):
         self.cache.truncate(min(length, self.cache.length))
+
+
+def as_draft(draft: Any) -> Draft:
+    """A draft from a model, or the draft itself. Errors: `InputError` for what is neither."""
+    if hasattr(draft, "propose") and hasattr(draft, "rollback"):
+        return draft
+    check_model(draft, "draft")
+    return ModelDraft(draft)
 
 
 class PromptLookupDraft:
