@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..decoding.chance import Dice
+from ..decoding.chance import as_chance
 from ..decoding.contrastive import Contrast, contrastive
 from ..decoding.run import Run
 from ..decoding.warp import Warp, log_softmax
@@ -58,8 +58,7 @@ class _Heard:
         self.warp = run.warped(options.get("warp"), Warp(temperature=0))
         self.ours, self.theirs = Notes(), Notes()
         self.models = ListeningModel(expert, self.ours), ListeningModel(amateur, self.theirs)
-        chance = options.get("chance")
-        chance = Dice() if chance is None else chance
+        chance = as_chance(options.get("chance"))
         self.options = options | {"chance": ListeningChance(chance, self.ours)}
         self.history = run.prompt
         self.drafted, self.tested = (), 1

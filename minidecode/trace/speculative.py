@@ -4,7 +4,7 @@ The decoders run unchanged, between wrappers that listen (listening.py). So ever
 took place, and the text is that of the same decoder and seed without a trace.
 """
 
-from ..decoding.chance import Dice
+from ..decoding.chance import as_chance
 from ..speculation.drafts import ModelDraft
 from ..speculation.loop import speculative
 from ..speculation.verify import verify
@@ -16,7 +16,7 @@ from .listening import ListeningChance, ListeningDraft, ListeningWarp, Notes
 def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **options):
     """`speculative`, yielding a `Traced` for each of its rounds. Arguments as there."""
     ours, theirs = Notes(), Notes()
-    chance = Dice() if chance is None else chance
+    chance = as_chance(chance)
     draft = ModelDraft(draft) if hasattr(draft, "forward") else draft
     rounds = speculative(
         target,
