@@ -280,11 +280,12 @@ class Speculation:
 
         seconds: of the target's pass.
         """
+        started = self.clock()
         p, q, error = self._rows(proposal, logits)
         drafted = proposal.drafted[: len(p) - 1]
         answer = self.rule(p, q, drafted, self.chance, len(self.run.history))
         accepted, token = check_answer(answer, p, self.vocab_size)
-        self._teach(proposal, accepted, seconds)
+        self._teach(proposal, accepted, seconds + self.clock() - started)
         tokens = self._commit(drafted[:accepted], token, error)
         self.cache.truncate(len(self.run.history) - 1)
         self.draft.rollback(len(self.run.history) - 1)
