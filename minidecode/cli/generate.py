@@ -1,9 +1,11 @@
 """`minidecode generate`: a text, shown while it is written."""
 
 import json
+import math
 import sys
 
 from ..decoding.stream import text_of
+from ..errors import InputError
 from ..generation import generate
 from .options import (
     add_decoding,
@@ -13,7 +15,7 @@ from .options import (
     model_options,
     stop_strings,
 )
-from .shared import load, print_table, read_prompt, visible
+from .shared import given, load, print_table, read_prompt, visible
 
 SEPARATOR = "-" * 20  # between several hypotheses
 
@@ -28,12 +30,20 @@ def add(subparsers):
     add_decoding(parser, max_new_tokens=200)
     parser.add_argument("--echo", action="store_true", help="show the prompt before the text")
     parser.add_argument("--json", action="store_true", help="one object with ids, text, statistics")
+    parser.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="N",
+        help="with --json: the log-probability of each token, and the N likeliest alternatives",
+    )
     parser.add_argument("--stats", action="store_true", help="statistics on standard error")
 
 
 def run(args):
     check_dependants(args)
-    options = drawing_options(args)
+    if args.logprobs is not None and not args.json:
+        raise InputError("--logprobs has no effect without --json")
+    options = drawing_options(args) | given(args, ["logprobs"])
     prompt = read_prompt(args)
     model, tokenizer = load(args.model, args.dtype)
     options |= model_options(args) | limit_options(args, tokenizer)
@@ -71,6 +81,8 @@ def as_json(args, prompt, tokenizer, result, chance):
         "seed": getattr(chance, "seed", None),
         "stats": result.stats,
     }
+    if result.logprobs:
+        facts["logprobs"] = [logprobs_as_json(each, tokenizer) for each in result.logprobs]
     if result.hypotheses:
         facts["hypotheses"] = [
             {
@@ -82,6 +94,22 @@ def as_json(args, prompt, tokenizer, result, chance):
             for each in result.hypotheses
         ]
     return facts
+
+
+def logprobs_as_json(found, tokenizer):
+    """JSON has no infinity: null stands for what is impossible."""
+
+    def alternatives(top):
+        return [{"id": i, "text": tokenizer.decode([i]), "logprob": value} for i, value in top]
+
+    return {
+        "id": found.token,
+        "text": tokenizer.decode([found.token]),
+        "logprob": None if found.logprob == -math.inf else found.logprob,
+        "warped": None if found.warped == -math.inf else found.warped,
+        "top": alternatives(found.top),
+        "warped_top": alternatives(found.warped_top),
+    }
 
 
 def hypothesis_text(hypothesis, tokenizer, stop):

@@ -1,6 +1,7 @@
 """What several commands need: options of the sampled distribution, prompts, progress bars."""
 
 import contextlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -224,6 +225,17 @@ def processes(jobs):
 
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as executor:
         yield executor
+
+
+def wants_colour(wish):
+    """Whether to colour standard output: wish is auto, always or never."""
+    if wish != "auto":
+        return wish == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def print_table(rows, file=None):

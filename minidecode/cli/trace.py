@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import os
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from .options import (
     limit_options,
     model_options,
 )
-from .shared import check_place, given, load, read_prompt
+from .shared import check_place, given, load, read_prompt, wants_colour
 
 LEGEND = """\
 With a draft there is a line a round: its number, drafts accepted and drafted, then the tokens.
@@ -115,16 +114,6 @@ def settings_shown(args, choice):
     if chance is not None:
         settings["seed"] = f"{chance.seed}, coupled" if is_coupled(chance) else chance.seed
     return settings
-
-
-def wants_colour(wish):
-    if wish != "auto":
-        return wish == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def show(lines, quiet):
