@@ -13,6 +13,7 @@ from .options import (
     drawing_options,
     limit_options,
     model_options,
+    prompt_of,
     stop_strings,
 )
 from .shared import given, load, print_table, read_prompt, visible
@@ -45,18 +46,19 @@ def run(args):
         raise InputError("--logprobs has no effect without --json")
     options = drawing_options(args) | given(args, ["logprobs"])
     prompt = read_prompt(args)
-    model, tokenizer = load(args.model, args.dtype)
+    model, tokenizer = load(args.model, args.dtype, args.ids)
     options |= model_options(args) | limit_options(args, tokenizer)
     chance = options.get("chance")
+    given_prompt = prompt_of(args, prompt, tokenizer)
     if args.json:
-        result = generate(model, prompt, **options)
+        result = generate(model, given_prompt, **options)
         print(json.dumps(as_json(args, prompt, tokenizer, result, chance)))
     else:
         if chance is not None and args.seed is None:
             print(f"seed: {chance.seed}", file=sys.stderr)
         if args.echo:
             show(prompt)
-        result = generate(model, prompt, on_text=show, **options)
+        result = generate(model, given_prompt, on_text=show, **options)
         for other in result.hypotheses[1:]:
             show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer, stop_strings(args))}")
         if sys.stdout.isatty():
@@ -74,7 +76,7 @@ def show(text):
 def as_json(args, prompt, tokenizer, result, chance):
     facts = {
         "prompt": prompt,
-        "prompt_ids": tokenizer.encode(prompt),
+        "prompt_ids": tokenizer.encode(prompt, special=not args.literal),
         "ids": result.tokens,
         "text": result.text,
         "finish_reason": result.finish_reason,

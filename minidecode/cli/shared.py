@@ -10,6 +10,7 @@ from ..decoding.warp import OPTIONS
 from ..errors import InputError
 from ..kernels import DTYPES
 from ..models import loading
+from ..models.ids import IdTokenizer
 
 DEFAULT_MODEL, DEFAULT_DRAFT = loading.EMBEDDED
 
@@ -186,9 +187,10 @@ def _try_to_write(target):
             target.unlink()
 
 
-def load(name, dtype=None):
+def load(name, dtype=None, ids=False):
     """`minidecode.load` with a progress bar; on the way through layers too, for long prompts."""
-    model, tokenizer = loading.load(name, dtype=dtype, progress=progress_bar())
+    tokenizer = IdTokenizer() if ids else loading.OWN
+    model, tokenizer = loading.load(name, dtype=dtype, tokenizer=tokenizer, progress=progress_bar())
     bar = progress_bar()
     if bar is not None:
         model.watch = lambda blocks: bar(blocks, desc="reading the prompt", unit=" layers")

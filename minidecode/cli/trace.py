@@ -15,6 +15,7 @@ from .options import (
     drawing_options,
     limit_options,
     model_options,
+    prompt_of,
 )
 from .shared import check_place, given, load, read_prompt, wants_colour
 
@@ -56,7 +57,7 @@ def run(args):
     if args.html not in (None, "-"):
         check_place("--html", args.html)
     prompt = read_prompt(args)
-    model, tokenizer = load(args.model, args.dtype)
+    model, tokenizer = load(args.model, args.dtype, args.ids)
     from ..models.labels import Spelling
     from ..trace.page import Recording, page, summary
     from ..trace.terminal import legend, step_lines, tree_lines
@@ -66,7 +67,7 @@ def run(args):
     settings = settings_shown(args, choice)
     style = {"colour": wants_colour(args.color), "explain": args.explain}
     spelling = Spelling(tokenizer, model.eos)
-    steps = trace(choice, prompt)
+    steps = trace(choice, prompt_of(args, prompt, tokenizer))
     recording = Recording(choice.decoder.title, prompt, settings, choice.decoder.roles)
     if args.seed is None and "seed" in settings:
         print(f"seed: {settings['seed']}", file=sys.stderr)
