@@ -171,5 +171,16 @@ def test_an_instruction_set_of_another_processor_is_refused_where_a_kernel_is_us
     assert report("import minidecode", MINIDECODE_ISA=value) == ("", "")
 
 
+def test_both_kernels_can_be_imported_whichever_is_in_use():
+    """A module becomes a name in its package: it must not take the place of another one."""
+    if not list(Path(kernels.__file__).parent.glob("_native*")):
+        pytest.skip("the compiled kernels are not built")
+    both = "from minidecode.kernels import native, reference; "
+    for env in ({}, {"MINIDECODE_BACKEND": "numpy"}):
+        assert report(both + WHICH, **env) == report(WHICH, **env)
+        printed, error = report(both + WHICH + "; k.set_num_threads(1)", **env)
+        assert printed and error == ""
+
+
 def test_an_empty_instruction_set_is_none_asked_for():
     assert report(WHICH, MINIDECODE_ISA="") == report(WHICH)

@@ -131,7 +131,7 @@ ACTIVATIONS = {
 }
 
 
-def _native():
+def _compiled():
     """The compiled kernels if they are in use, else None; an error if none can be."""
     if _refusal is not None:
         raise _refusal
@@ -141,17 +141,17 @@ def _native():
 def set_num_threads(n):
     """Use n threads from now on (compiled kernels; NumPy's own threads are its BLAS's affair)."""
     n = whole("threads", n, 1, MAX_THREADS)
-    if native := _native():
+    if native := _compiled():
         native.set_num_threads(n)
 
 
 def num_threads():
     """Threads of the compiled kernels; None with the NumPy ones."""
-    native = _native()
+    native = _compiled()
     return native and native.num_threads()
 
 
 def instruction_set():
     """The one of `INSTRUCTION_SETS` that is in use; None with the NumPy kernels."""
-    native = _native()
+    native = _compiled()
     return native and native.instruction_set()
