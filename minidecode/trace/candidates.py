@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..decoding.step import Step
-from .top_tokens import Bars, at, cuts_of, likeliest, look_closer, own_distribution
+from .top_tokens import Bars, at, cuts_of, likeliest, bars_of, own_distribution
 
 
 @dataclass(frozen=True)
-class Place:
+class Candidate:
     """A token that was considered for a position of the text.
 
     kind        accepted, rejected, correction, bonus, untested (drafted behind a rejection), plain
@@ -40,10 +40,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Traced:
-    """A decoder's step and the places it considered, in order."""
+    """A decoder's step and the candidates it considered, in order."""
 
     step: Step
-    places: list[Place]
+    candidates: list[Candidate]
 
 
 def drawn_facts(draw, ids, residual=False):
@@ -56,21 +56,29 @@ def drawn_facts(draw, ids, residual=False):
     return {"drawn": draw.uniform, "residual": at(share, ids) if residual else None}
 
 
-def sides(p_look, q_look, considered):
-    """What target and draft say at one position, as arguments of `Place`."""
-    looks = [look for look in (p_look, q_look) if look is not None]
-    rows = [look.probs for look in looks]
-    rows += [own_distribution(look.logits) for look in looks if look.logits is not None]
+def model_facts(p_given, q_given, considered):
+    """What target and draft say at one position, as arguments of `Candidate`."""
+    distributions = [
+        distribution for distribution in (p_given, q_given) if distribution is not None
+    ]
+    rows = [distribution.probs for distribution in distributions]
+    rows += [
+        own_distribution(distribution.logits)
+        for distribution in distributions
+        if distribution.logits is not None
+    ]
     ids = likeliest(rows, considered)
-    p, q = (look and _bars(look, ids) for look in (p_look, q_look))
+    p, q = (distribution and _bars(distribution, ids) for distribution in (p_given, q_given))
     return {"ids": ids, "p": p, "q": q}
 
 
-def _bars(look, ids):
-    if look.logits is None:
-        return look_closer(ids, final=look.probs)
-    cuts = cuts_of(look.warp, lambda w: w(look.logits, look.history))
-    cut_later = (look.warp(look.logits, look.history) > 0) & (look.probs == 0)
+def _bars(distribution, ids):
+    if distribution.logits is None:
+        return bars_of(ids, final=distribution.probs)
+    cuts = cuts_of(distribution.warp, lambda w: w(distribution.logits, distribution.history))
+    cut_later = (distribution.warp(distribution.logits, distribution.history) > 0) & (
+        distribution.probs == 0
+    )
     if cut_later.any():
         cuts.append(("mirostat", cut_later))
-    return look_closer(ids, own_distribution(look.logits), look.probs, cuts)
+    return bars_of(ids, own_distribution(distribution.logits), distribution.probs, cuts)

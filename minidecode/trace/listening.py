@@ -16,7 +16,7 @@ from ..decoding.warp import Warp, as_warp
 
 
 @dataclass(frozen=True)
-class Look:
+class Distribution:
     """`probs` [V] after the ids `history`, made by `warp` of `logits` [V]; None where of none."""
 
     logits: np.ndarray | None
@@ -55,7 +55,7 @@ class Notes:
         self.clear()
 
     def clear(self):
-        self.looks, self.draws, self.trials, self.passes = [], [], [], []
+        self.distributions, self.draws, self.trials, self.passes = [], [], [], []
 
 
 class Listening:
@@ -82,7 +82,7 @@ class ListeningWarp(Warp):
 
     def __call__(self, logits, history):
         probs = super().__call__(logits, history)
-        self.notes.looks.append(Look(logits, tuple(history), probs, self._plain))
+        self.notes.distributions.append(Distribution(logits, tuple(history), probs, self._plain))
         return probs
 
     @cached_property
@@ -121,16 +121,20 @@ class ListeningChance(Listening):
 
 
 class ListeningDraft(Listening):
-    """A draft whose draws are noted apart from the target's, with one `Look` a drafted token."""
+    """A draft whose draws are noted apart from the target's, with one `Distribution` a drafted token."""
 
     def propose(self, history, k, warp, chance):
         warp = ListeningWarp.like(warp, self.notes)
         chance = chance.inner if isinstance(chance, ListeningChance) else chance
         drafted, q = self.inner.propose(history, k, warp, ListeningChance(chance, self.notes))
-        looks = {len(look.history): look for look in self.notes.looks}
+        distributions = {
+            len(distribution.history): distribution for distribution in self.notes.distributions
+        }
         seen = [(*history, *drafted[:i]) for i in range(len(drafted))]
-        self.notes.looks = [
-            replace(looks[len(h)], history=h, probs=row) if len(h) in looks else Look(None, h, row)
+        self.notes.distributions = [
+            replace(distributions[len(h)], history=h, probs=row)
+            if len(h) in distributions
+            else Distribution(None, h, row)
             for h, row in zip(seen, q)
         ]
         return drafted, q

@@ -11,7 +11,7 @@ from ..decoding.warp import ROWS
 from ..models.labels import Spelling
 from ..speculation.rounds import Round, acceptance
 from .beam import Tree
-from .candidates import Place, Traced
+from .candidates import Candidate, Traced
 from .terminal import step_text, tree_lines
 
 SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")
@@ -98,14 +98,16 @@ def _facts(recording, names):
     flow = Spelling(names.tokenizer, names.end_ids, keep="\n\\\xa0")
     steps = []
     for traced in recording.steps:
-        places = [_place(place, flow) for place in traced.places]
+        candidates = [_candidate(candidate, flow) for candidate in traced.candidates]
         drafted = getattr(traced.step, "drafted", ())
-        steps.append({"drafted": len(drafted), "places": places})
+        steps.append({"drafted": len(drafted), "candidates": candidates})
     tree = recording.tree and _tree(recording.tree, flow)
-    ids = {i for traced in recording.steps for place in traced.places for i in place.ids}
+    ids = {
+        i for traced in recording.steps for candidate in traced.candidates for i in candidate.ids
+    }
     if tree:
         nodes = [node for level in recording.tree.levels for node in level]
-        ids |= {i for node in nodes if node.place for i in node.place.ids}
+        ids |= {i for node in nodes if node.candidate for i in node.candidate.ids}
     return {
         "names": recording.names,
         "summary": summary(recording),
@@ -124,21 +126,21 @@ def _tree(tree, flow):
     for nodes in tree.levels:
         levels.append([])
         for node in nodes:
-            place = node.place and _place(node.place, flow if node.best else None)
+            candidate = node.candidate and _candidate(node.candidate, flow if node.best else None)
             rest = {
                 name: getattr(node, name) for name in ("parent", "total", "fate", "rank", "best")
             }
-            levels[-1].append(_compact({"place": place, **rest}))
+            levels[-1].append(_compact({"candidate": candidate, **rest}))
     ends = [{"score": h.score, "reason": h.finish_reason} for h in tree.hypotheses]
     return {"levels": levels, "hypotheses": _compact(ends)}
 
 
-def _place(place: Place, flow):
-    """A place as JSON; `text` is what it adds to the text, "" where it completes no character."""
-    facts = _compact(dataclasses.asdict(place))
-    if flow is not None and place.kind != "untested":
-        take = flow.peek if place.kind == "rejected" else flow.feed
-        facts["text"] = take(place.token)
+def _candidate(candidate: Candidate, flow):
+    """A candidate as JSON; `text` is what it adds to the text, "" where it completes no character."""
+    facts = _compact(dataclasses.asdict(candidate))
+    if flow is not None and candidate.kind != "untested":
+        take = flow.peek if candidate.kind == "rejected" else flow.feed
+        facts["text"] = take(candidate.token)
     return facts
 
 

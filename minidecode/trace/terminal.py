@@ -37,54 +37,62 @@ def legend(colour):
 def step_lines(number, traced, spelling, *, colour=False, explain=False):
     """The lines of one `Traced`: with a draft one a round, and with `explain` one a token too."""
     if not isinstance(traced.step, Round):
-        return [_token_line(number, place, spelling, explain) for place in traced.places]
+        return [
+            _token_line(number, candidate, spelling, explain) for candidate in traced.candidates
+        ]
     tally = f"{traced.step.accepted}/{len(traced.step.drafted)}"
     lines = [f"{number:4}  {tally:>5}  {step_text(traced, spelling, colour)}"]
-    return lines + [_test_line(place, spelling) for place in traced.places if explain]
+    return lines + [_test_line(candidate, spelling) for candidate in traced.candidates if explain]
 
 
 def step_text(traced, spelling, colour=False):
     """What a step adds to the text, with what it rejected, each token in its colour or marks."""
     return "".join(
-        paint(place_text(place, spelling), place.kind, colour)
-        for place in traced.places
-        if place.kind != "untested"
+        paint(candidate_text(candidate, spelling), candidate.kind, colour)
+        for candidate in traced.candidates
+        if candidate.kind != "untested"
     )
 
 
-def place_text(place, spelling):
-    """What a place adds to the text; its label where it completes no character."""
-    text = (spelling.peek if place.kind == "rejected" else spelling.feed)(place.token)
-    return text or spelling.label(place.token)
+def candidate_text(candidate, spelling):
+    """What a candidate adds to the text; its label where it completes no character."""
+    text = (spelling.peek if candidate.kind == "rejected" else spelling.feed)(candidate.token)
+    return text or spelling.label(candidate.token)
 
 
-def _token_line(number, place, spelling, explain):
+def _token_line(number, candidate, spelling, explain):
     """A token chosen without a draft: what it came from, and with `explain` what it came before."""
-    cells = [f"{number:4}", _quoted(spelling, place.token)]
-    if place.q is None:
-        cells += [_value("p", place, place.p.final), _value("model", place, place.p.model)]
+    cells = [f"{number:4}", _quoted(spelling, candidate.token)]
+    if candidate.q is None:
+        cells += [
+            _value("p", candidate, candidate.p.final),
+            _value("model", candidate, candidate.p.model),
+        ]
     else:
-        cells += [_value("expert", place, place.p.model), _value("amateur", place, place.q.model)]
-        cells += [_value("score", place, place.scores, "+.4f")]
+        cells += [
+            _value("expert", candidate, candidate.p.model),
+            _value("amateur", candidate, candidate.q.model),
+        ]
+        cells += [_value("score", candidate, candidate.scores, "+.4f")]
     if explain:
-        cells.append(f"kept {place.p.kept}")
-        cells += [f"{setting} -{count}" for setting, count, _ in place.p.cuts if count]
-        cells += [_chance(place), _runners_up(place, spelling)]
+        cells.append(f"kept {candidate.p.kept}")
+        cells += [f"{setting} -{count}" for setting, count, _ in candidate.p.cuts if count]
+        cells += [_chance(candidate), _runners_up(candidate, spelling)]
     return "  ".join(filter(None, cells))
 
 
-def _test_line(place, spelling):
+def _test_line(candidate, spelling):
     """What became of one token of a round, and why."""
-    cells = [f"      {place.kind:10}", _quoted(spelling, place.token)]
-    for name, bars in (("p", place.p), ("q", place.q)):
-        cells.append(_value(name, place, bars and bars.final))
-    if place.acceptance is not None:
-        drawn = "" if place.uniform is None else f"  u {place.uniform:.4f}"
-        cells.append(f"accept {place.acceptance:.4f}{drawn}")
-    elif place.kind in ("correction", "bonus", "plain"):
-        cells += [_value("residual", place, place.residual), _chance(place)]
-    elif place.noise is not None:
-        cells.append(_chance(place))
+    cells = [f"      {candidate.kind:10}", _quoted(spelling, candidate.token)]
+    for name, bars in (("p", candidate.p), ("q", candidate.q)):
+        cells.append(_value(name, candidate, bars and bars.final))
+    if candidate.acceptance is not None:
+        drawn = "" if candidate.uniform is None else f"  u {candidate.uniform:.4f}"
+        cells.append(f"accept {candidate.acceptance:.4f}{drawn}")
+    elif candidate.kind in ("correction", "bonus", "plain"):
+        cells += [_value("residual", candidate, candidate.residual), _chance(candidate)]
+    elif candidate.noise is not None:
+        cells.append(_chance(candidate))
     return "  ".join(filter(None, cells))
 
 
@@ -92,24 +100,26 @@ def _quoted(spelling, token):
     return f'"{spelling.label(token)}"'.ljust(16)
 
 
-def _value(name, place, values, form=".4f"):
-    """The place's own token's value among `values`; blank of the same width where there is none."""
-    value = None if values is None else values[place.ids.index(place.token)]
+def _value(name, candidate, values, form=".4f"):
+    """The candidate's own token's value among `values`; blank of the same width where there is none."""
+    value = None if values is None else values[candidate.ids.index(candidate.token)]
     number = " " * 6 if value is None else format(value, form)
     return f"{name if value is not None else ' ' * len(name)} {number}"
 
 
-def _chance(place):
+def _chance(candidate):
     """The number that the token was drawn with, or the noise that was added to its log p."""
-    if place.noise is not None:
-        return _value("noise", place, place.noise, "+.4f")
-    return "" if place.drawn is None else f"u {place.drawn:.4f}"
+    if candidate.noise is not None:
+        return _value("noise", candidate, candidate.noise, "+.4f")
+    return "" if candidate.drawn is None else f"u {candidate.drawn:.4f}"
 
 
-def _runners_up(place, spelling):
+def _runners_up(candidate, spelling):
     """The next best tokens, by score or probability."""
-    values = place.scores if place.scores is not None else place.p.model
-    others = [(v, i) for v, i in zip(values, place.ids) if v is not None and i != place.token]
+    values = candidate.scores if candidate.scores is not None else candidate.p.model
+    others = [
+        (v, i) for v, i in zip(values, candidate.ids) if v is not None and i != candidate.token
+    ]
     others = sorted(others, key=lambda pair: -pair[0])[:RUNNERS_UP]
     names = ", ".join(f'"{spelling.label(i)}" {v:.4f}' for v, i in others)
     return f"before {names}" if names else ""
@@ -133,7 +143,7 @@ def tree_lines(tree, spelling, *, colour=False, explain=False):
         while len(below := children.get(chain[-1], [])) == 1:
             chain += below
         nodes = [tree.levels[depth][i] for depth, i in chain]
-        text = "".join(spelling.label(node.place.token) for node in nodes if node.place)
+        text = "".join(spelling.label(node.candidate.token) for node in nodes if node.candidate)
         style, note = ("best" if nodes[-1].best else "plain"), ""
         if not below:
             note = _outcome(tree, chain[-1][0], nodes[-1])

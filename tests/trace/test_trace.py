@@ -56,14 +56,14 @@ def tables(V=5, seed=0):
     return [TableModel(lambda h, r=r: r[h[-1], h[-2] if len(h) > 1 else 0]) for r in rows]
 
 
-def places(traced):
-    return [place for one in traced for place in one.places]
+def candidates(traced):
+    return [candidate for one in traced for candidate in one.candidates]
 
 
 def written(traced):
-    """The tokens of the places that became text, which must be those of the steps."""
+    """The tokens of the candidates that became text, which must be those of the steps."""
     for one in traced:
-        taken = [p.token for p in one.places if p.kind not in ("rejected", "untested")]
+        taken = [p.token for p in one.candidates if p.kind not in ("rejected", "untested")]
         assert tuple(taken) == one.step.tokens
     return exact.tokens_of(one.step for one in traced)
 
@@ -110,8 +110,10 @@ def test_any_run_on_tables_is_traced_whole(data):
     assert written(traced) == exact.tokens_of(plain)
     for ours, theirs in zip(traced, plain, strict=True):
         assert (ours.step.drafted, ours.step.accepted) == (theirs.drafted, theirs.accepted)
-        drafted = [p.token for p in ours.places if p.kind in ("accepted", "rejected", "untested")]
-        assert tuple(drafted) == (theirs.drafted if ours.places else ())
+        drafted = [
+            p.token for p in ours.candidates if p.kind in ("accepted", "rejected", "untested")
+        ]
+        assert tuple(drafted) == (theirs.drafted if ours.candidates else ())
 
 
 def test_the_law_is_the_targets_with_a_trace_too():
@@ -134,26 +136,28 @@ def test_drafts_are_tested_as_the_trace_says():
     for one in traced:
         start = len(history)
         drafted = list(one.step.drafted)
-        for place in one.places:
-            seen.add(place.kind)
-            before = history[:start] + drafted[: place.position - start]
+        for candidate in one.candidates:
+            seen.add(candidate.kind)
+            before = history[:start] + drafted[: candidate.position - start]
             p, q = target.row(before), draft.row(before)
-            if place.p is not None:
-                assert place.p.final == pytest.approx(p[list(place.ids)], abs=1e-12)
-            if place.q is not None:
-                assert place.q.final == pytest.approx(q[list(place.ids)], abs=1e-12)
-            if place.kind in ("accepted", "rejected"):
-                assert place.acceptance == pytest.approx(min(1, p[place.token] / q[place.token]))
-                passed = place.acceptance > 0 and place.uniform < place.acceptance
-                assert passed == (place.kind == "accepted")
-                assert place.token == inverse_cdf(q, place.drawn)
-            if place.kind == "correction":
+            if candidate.p is not None:
+                assert candidate.p.final == pytest.approx(p[list(candidate.ids)], abs=1e-12)
+            if candidate.q is not None:
+                assert candidate.q.final == pytest.approx(q[list(candidate.ids)], abs=1e-12)
+            if candidate.kind in ("accepted", "rejected"):
+                assert candidate.acceptance == pytest.approx(
+                    min(1, p[candidate.token] / q[candidate.token])
+                )
+                passed = candidate.acceptance > 0 and candidate.uniform < candidate.acceptance
+                assert passed == (candidate.kind == "accepted")
+                assert candidate.token == inverse_cdf(q, candidate.drawn)
+            if candidate.kind == "correction":
                 residual = np.maximum(p - q, 0)
                 share = residual / residual.sum()
-                assert place.residual == pytest.approx(share[list(place.ids)], abs=1e-12)
-                assert place.token == inverse_cdf(residual, place.drawn)
-            if place.kind in ("bonus", "plain"):
-                assert place.token == inverse_cdf(p, place.drawn)
+                assert candidate.residual == pytest.approx(share[list(candidate.ids)], abs=1e-12)
+                assert candidate.token == inverse_cdf(residual, candidate.drawn)
+            if candidate.kind in ("bonus", "plain"):
+                assert candidate.token == inverse_cdf(p, candidate.drawn)
         history += one.step.tokens
     assert seen >= {"accepted", "rejected", "untested", "correction", "bonus"}
 
@@ -162,7 +166,7 @@ def test_a_draft_that_the_target_never_writes_needs_no_number():
     target = TableModel(np.array([[0, 1.0], [0, 1.0]]))
     draft = TableModel(np.array([[1.0, 0], [1.0, 0]]))
     [one, *_] = trace_speculative(target, draft, [0], max_new_tokens=3, num_draft_tokens=2)
-    rejected, untested, correction = one.places
+    rejected, untested, correction = one.candidates
     assert (rejected.kind, rejected.acceptance, rejected.uniform) == ("rejected", 0.0, None)
     assert (untested.kind, untested.p) == ("untested", None)
     assert (correction.kind, correction.token) == ("correction", 1)
@@ -171,19 +175,21 @@ def test_a_draft_that_the_target_never_writes_needs_no_number():
 def test_coupled_draws_are_the_largest_of_log_p_and_noise():
     target, draft = tables()
     traced = trace_speculative(target, draft, [0], chance=GumbelDice(3), max_new_tokens=60)
-    for place in places(traced):
-        assert place.acceptance is None and place.drawn is None
-        if place.kind in ("correction", "bonus", "plain"):
-            scores = [np.log(p) + g if p else -np.inf for p, g in zip(place.p.final, place.noise)]
-            assert place.ids[int(np.argmax(scores))] == place.token
+    for candidate in candidates(traced):
+        assert candidate.acceptance is None and candidate.drawn is None
+        if candidate.kind in ("correction", "bonus", "plain"):
+            scores = [
+                np.log(p) + g if p else -np.inf for p, g in zip(candidate.p.final, candidate.noise)
+            ]
+            assert candidate.ids[int(np.argmax(scores))] == candidate.token
 
 
 @pytest.mark.parametrize("warp", WARPS)
 def test_each_cut_is_what_that_filter_took(pair, warp):
     target, _, tokenizer = pair
     traced = trace_sample(target, PROMPT, warp=warp, tokenizer=tokenizer, max_new_tokens=12)
-    for place in places(traced):
-        bars = place.p
+    for candidate in candidates(traced):
+        bars = candidate.p
         assert bars.kept + sum(count for _, count, _ in bars.cuts) == target.vocab_size
         assert sum(bars.model) <= 1 + 1e-6 and sum(bars.final) <= 1 + 1e-6
         for final, cut in zip(bars.final, bars.cut):
@@ -199,8 +205,8 @@ def test_filters_in_their_order_on_a_row_worked_out_by_hand():
     model = TableModel(np.tile([0.4, 0.3, 0.15, 0.1, 0.05], (5, 1)))
     warp = Warp(top_k=4, top_p=0.85, epsilon=0.25)
     [one] = trace_sample(model, [0], warp=warp, max_new_tokens=1)
-    bars = one.places[0].p
-    assert one.places[0].ids == (0, 1, 2, 3, 4)
+    bars = one.candidates[0].p
+    assert one.candidates[0].ids == (0, 1, 2, 3, 4)
     assert bars.cut == (None, None, "epsilon", "top_p", "top_k")
     assert bars.final == pytest.approx((4 / 7, 3 / 7, 0, 0, 0))
     assert [(name, count) for name, count, _ in bars.cuts] == [
@@ -220,18 +226,18 @@ def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice):
     traced = trace_speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
     traced = list(traced)
     assert written(traced) == exact.tokens_of(plain)
-    for place in places(traced):
-        if place.acceptance is not None:
-            at = place.ids.index(place.token)
-            ratio = place.p.final[at] / place.q.final[at]
-            assert place.acceptance == pytest.approx(min(1, ratio))
-            assert (place.kind == "accepted") == (
-                place.uniform is not None and place.uniform < place.acceptance
+    for candidate in candidates(traced):
+        if candidate.acceptance is not None:
+            at = candidate.ids.index(candidate.token)
+            ratio = candidate.p.final[at] / candidate.q.final[at]
+            assert candidate.acceptance == pytest.approx(min(1, ratio))
+            assert (candidate.kind == "accepted") == (
+                candidate.uniform is not None and candidate.uniform < candidate.acceptance
             )
-        if place.residual is not None:
-            share = np.maximum(np.subtract(place.p.final, place.q.final), 0)
-            ratio = place.residual[place.ids.index(place.token)]
-            assert ratio > 0 and share[place.ids.index(place.token)] > 0
+        if candidate.residual is not None:
+            share = np.maximum(np.subtract(candidate.p.final, candidate.q.final), 0)
+            ratio = candidate.residual[candidate.ids.index(candidate.token)]
+            assert ratio > 0 and share[candidate.ids.index(candidate.token)] > 0
 
 
 def test_contrastive_scores_are_those_of_the_contrast(pair):
@@ -239,15 +245,15 @@ def test_contrastive_scores_are_those_of_the_contrast(pair):
     contrast = Contrast(alpha=0.2)
     ids = tokenizer.encode(PROMPT)
     traced = list(trace_contrastive(target, draft, ids, alpha=0.2, max_new_tokens=10))
-    for place in places(traced):
+    for candidate in candidates(traced):
         rows = [m.forward(ids, m.new_cache())[-1] for m in (target, draft)]
         scores = contrast(*rows)
-        shown = [-np.inf if score is None else score for score in place.scores]
-        assert shown == pytest.approx(scores[list(place.ids)], abs=1e-5)
-        assert place.token == int(np.argmax(scores))
+        shown = [-np.inf if score is None else score for score in candidate.scores]
+        assert shown == pytest.approx(scores[list(candidate.ids)], abs=1e-5)
+        assert candidate.token == int(np.argmax(scores))
         plausible = int((scores > -np.inf).sum())
-        assert place.p.cuts[0][:2] == ("alpha", target.vocab_size - plausible)
-        ids.append(place.token)
+        assert candidate.p.cuts[0][:2] == ("alpha", target.vocab_size - plausible)
+        ids.append(candidate.token)
 
 
 # Beam search
@@ -262,16 +268,16 @@ def test_the_tree_holds_what_the_search_returns(pair, options, with_amateur):
     options |= {"tokenizer": tokenizer, "amateur": amateur, "eos": 14}
     tree = trace_beam(target, PROMPT, **options)
     assert tree.hypotheses == beam_search(target, PROMPT, **options)
-    assert [node.place.token for node in best_path(tree)] == tree.hypotheses[0].tokens
+    assert [node.candidate.token for node in best_path(tree)] == tree.hypotheses[0].tokens
     ranks = sorted(n.rank for nodes in tree.levels for n in nodes if n.rank is not None)
     assert ranks == list(range(len(tree.hypotheses)))
     for depth, nodes in enumerate(tree.levels):
         for node in nodes:
             above = tree.levels[depth - 1][node.parent].total if depth else 0.0
-            score = node.place.scores[node.place.ids.index(node.place.token)]
+            score = node.candidate.scores[node.candidate.ids.index(node.candidate.token)]
             assert above + score == pytest.approx(node.total)
             if not with_amateur and not options.get("repetition_penalty"):
-                model = node.place.p.model[node.place.ids.index(node.place.token)]
+                model = node.candidate.p.model[node.candidate.ids.index(node.candidate.token)]
                 assert np.exp(score) == pytest.approx(model, rel=1e-4)
 
 
@@ -283,7 +289,7 @@ def test_a_blocked_hypothesis_ends_as_it_was():
     model = TableModel(np.full((2, 2), 0.5))
     tree = trace_beam(model, [0], num_beams=2, max_new_tokens=9, no_repeat_ngram_size=1)
     assert tree.hypotheses[0].finish_reason == "blocked"
-    last = [node for node in tree.levels[-1] if node.place is None]
+    last = [node for node in tree.levels[-1] if node.candidate is None]
     assert [node.fate for node in last] == ["finished"] * len(last) and last
     text = tree_lines(tree, Spelling(Tokenizer(toy_tokenizer())))
     assert any("blocked" in line for line in text)
@@ -366,12 +372,12 @@ def test_explanations_give_every_number(pair):
     options = {"tokenizer": tokenizer, "chance": Dice(4), "max_new_tokens": 30}
     for one in trace_speculative(target, draft, PROMPT, **options):
         _, *lines = step_lines(1, one, Spelling(tokenizer), explain=True)
-        for place, line in zip(one.places, lines, strict=True):
-            assert line.split()[0] == place.kind
-            for value in (place.acceptance, place.uniform):
+        for candidate, line in zip(one.candidates, lines, strict=True):
+            assert line.split()[0] == candidate.kind
+            for value in (candidate.acceptance, candidate.uniform):
                 assert value is None or f"{value:.4f}" in line
-            if place.kind in ("correction", "bonus", "plain"):
-                assert f"u {place.drawn:.4f}" in line
+            if candidate.kind in ("correction", "bonus", "plain"):
+                assert f"u {candidate.drawn:.4f}" in line
 
 
 # The command

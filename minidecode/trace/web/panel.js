@@ -3,57 +3,57 @@
 function show(item) {
   for (const x of document.querySelectorAll(".current")) x.classList.remove("current");
   for (const element of item.elements) element.classList.add("current");
-  const { place, step, node } = item;
+  const { candidate, step, node } = item;
   const text = sentence(item).trim();
   byId("announcement").textContent = text;
   byId("panel").replaceChildren(
-    heading(place, node), make("p", { class: "sentence" }, text));
-  if (!place) return;
-  byId("panel").append(...trial(place), table(item), key(place),
-    ...cutNote(Q ? P : "p", place.p), ...cutNote(Q, place.q), ...untested(place, step));
+    heading(candidate, node), make("p", { class: "sentence" }, text));
+  if (!candidate) return;
+  byId("panel").append(...trial(candidate), table(item), key(candidate),
+    ...cutNote(Q ? P : "p", candidate.p), ...cutNote(Q, candidate.q), ...untested(candidate, step));
 }
 
-function heading(place, node) {
-  if (!place) return make("h2", {}, "Blocked");
-  const kind = node ? (node.best ? "plain" : node.fate) : place.kind;
-  const name = make("span", { class: `token ${kind}` }, visible(label(place.token)));
-  const where = `${node ? node.fate : KINDS[kind]}, position ${place.position}, id ${place.token}`;
+function heading(candidate, node) {
+  if (!candidate) return make("h2", {}, "Blocked");
+  const kind = node ? (node.best ? "plain" : node.fate) : candidate.kind;
+  const name = make("span", { class: `token ${kind}` }, visible(label(candidate.token)));
+  const where = `${node ? node.fate : KINDS[kind]}, position ${candidate.position}, id ${candidate.token}`;
   return make("h2", {}, name, " ", make("span", { class: "quiet" }, where));
 }
 
-function trial(place) {
-  if (place.acceptance === undefined) return [];
+function trial(candidate) {
+  if (candidate.acceptance === undefined) return [];
   const yes = make("span", { class: "yes" });
-  yes.style.width = `${100 * place.acceptance}%`;
+  yes.style.width = `${100 * candidate.acceptance}%`;
   const picture = make("div", { class: "trial", "aria-hidden": "true" },
     make("div", { class: "line" }, yes));
-  if (place.uniform !== undefined) {
-    const drawn = make("div", { class: place.uniform > 0.5 ? "drawn late" : "drawn" },
-      make("span", {}, `drawn ${number(place.uniform)}`));
-    drawn.style.left = `${100 * place.uniform}%`;
+  if (candidate.uniform !== undefined) {
+    const drawn = make("div", { class: candidate.uniform > 0.5 ? "drawn late" : "drawn" },
+      make("span", {}, `drawn ${number(candidate.uniform)}`));
+    drawn.style.left = `${100 * candidate.uniform}%`;
     picture.append(drawn);
   }
   return [picture];
 }
 
-function untested(place, step) {
-  const rest = place.kind === "rejected" ? step.places.filter((x) => x.kind === "untested") : [];
+function untested(candidate, step) {
+  const rest = candidate.kind === "rejected" ? step.candidates.filter((x) => x.kind === "untested") : [];
   const names = rest.map((x) => quoted(x.token)).join(", ");
   const text = `Drafted after it and not tested: ${names}.`;
   return rest.length ? [make("p", { class: "quiet" }, text)] : [];
 }
 
-/** The bars of each token, {name, title, model, final}: lists in the order of the place's ids. */
-function series(place) {
-  const rows = [{ name: "p", title: P, ...place.p }];
-  if (place.q) rows.push({ name: "q", title: Q, ...place.q });
-  if (place.residual) rows.push({ name: "residual", title: "p \u2212 q", final: place.residual });
+/** The bars of each token, {name, title, model, final}: lists in the order of the candidate's ids. */
+function series(candidate) {
+  const rows = [{ name: "p", title: P, ...candidate.p }];
+  if (candidate.q) rows.push({ name: "q", title: Q, ...candidate.q });
+  if (candidate.residual) rows.push({ name: "residual", title: "p \u2212 q", final: candidate.residual });
   return rows;
 }
 
 /** The numbers of each token, [title, list]: of two models with scores what they say themselves. */
-function columns(place) {
-  const { p, q, scores, noise, residual } = place;
+function columns(candidate) {
+  const { p, q, scores, noise, residual } = candidate;
   const tested = q?.final && p?.final; // else a distribution of its own says more than its filters
   return [
     [P, tested ? !scores && p.final : p?.model],
@@ -67,8 +67,8 @@ function columns(place) {
 }
 
 function table(item) {
-  const { place, step } = item;
-  const rows = series(place), numbers = columns(place);
+  const { candidate, step } = item;
+  const rows = series(candidate), numbers = columns(candidate);
   const most = Math.max(...rows.flatMap((row) => [...(row.model || []), ...(row.final || [])]));
   const scale = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((x) => x >= most) || 1;
   const axis = make("div", { class: "axis" }, make("span", {}, "0"), make("span", {}, scale));
@@ -76,9 +76,9 @@ function table(item) {
     make("td", { class: "drawing" }, axis),
     ...numbers.map(([title]) => make("th", { scope: "col" }, title)),
     make("th", { scope: "col", class: "note" }, make("span", { class: "heard-only" }, "note")));
-  const here = step.places.filter((x) => x.position === place.position);
+  const here = step.candidates.filter((x) => x.position === candidate.position);
   const kinds = new Map(here.map((x) => [x.token, x.kind === "plain" ? "drawn" : x.kind]));
-  const body = place.ids.map((id, i) => {
+  const body = candidate.ids.map((id, i) => {
     const note = item.fates?.get(id) ?? kinds.get(id);
     const notes = [note, ...cutsOf(rows, i)].filter(Boolean);
     return make("tr", { class: kinds.has(id) ? "considered" : "", "data-id": id },
@@ -112,8 +112,8 @@ function bar(row, i, scale) {
   return make("div", { class: `bar ${row.name}`, "aria-hidden": "true" }, ...parts);
 }
 
-function key(place) {
-  const rows = series(place);
+function key(candidate) {
+  const rows = series(candidate);
   const names = rows.map(({ name, title }) =>
     make("span", { class: `key ${name}` }, `\u25a0 ${title} `));
   const meaning = rows.some((row) => row.model && row.final)

@@ -1,5 +1,5 @@
 // The text, and what the mouse and the keyboard do. An item is what can be pointed at, with the
-// elements that stand for it: {place, step, elements}, and in a beam search its node too.
+// elements that stand for it: {candidate, step, elements}, and in a beam search its node too.
 
 let pinned = null; // the item that was focused last; pointing at another shows that one meanwhile
 
@@ -15,16 +15,16 @@ function attach(element, item) {
 }
 
 function tokenElement(item) {
-  const { place, step } = item;
-  const kind = item.node ? "best" : place.kind;
+  const { candidate, step } = item;
+  const kind = item.node ? "best" : candidate.kind;
   const element = make("span", {
     class: `token ${kind}`,
     role: "button",
     tabindex: "0",
-    "aria-label": `${label(place.token)}, ${item.node ? "token" : KINDS[kind]}`,
+    "aria-label": `${label(candidate.token)}, ${item.node ? "token" : KINDS[kind]}`,
   });
-  if (!place.text) element.classList.add("unfinished"); // part of a character, or no text at all
-  (place.text || label(place.token)).split("\n").forEach((line, i) => {
+  if (!candidate.text) element.classList.add("unfinished"); // part of a character, or no text at all
+  (candidate.text || label(candidate.token)).split("\n").forEach((line, i) => {
     if (i > 0) element.append(make("span", { class: "break", "aria-hidden": "true" }, "\u21b5"));
     if (i > 0 && kind !== "rejected") element.append("\n");
     element.append(line);
@@ -74,12 +74,12 @@ function writeHeader(kinds) {
 function start() {
   const items = data.tree
     ? plantTree()
-    : data.steps.flatMap((step) => step.places
-        .filter((place) => place.kind !== "untested")
-        .map((place) => ({ place, step, elements: [] })));
-  writeHeader(new Set(items.map((item) => item.place.kind)));
+    : data.steps.flatMap((step) => step.candidates
+        .filter((candidate) => candidate.kind !== "untested")
+        .map((candidate) => ({ candidate, step, elements: [] })));
+  writeHeader(new Set(items.map((item) => item.candidate.kind)));
   writeText(items);
-  const first = items.find((item) => item.place.kind === "rejected") || items[0];
+  const first = items.find((item) => item.candidate.kind === "rejected") || items[0];
   if (first) show(first);
   pinned = first;
 }

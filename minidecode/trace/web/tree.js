@@ -9,12 +9,12 @@ function plantTree() {
     Object.assign(node, { level, index, children: [] });
     node.above = level ? levels[level - 1][node.parent] : null;
     if (node.above) node.above.children.push(node);
-    node.item = { node, place: node.place, step: { places: [] }, elements: [] };
+    node.item = { node, candidate: node.candidate, step: { candidates: [] }, elements: [] };
   }));
   levels.flat().forEach((node) => {
     const siblings = node.above ? node.above.children : levels[0];
-    node.item.fates = new Map(siblings.filter((x) => x.place).map((x) => [x.place.token, x.fate]));
-    node.item.step.places = node.place ? [node.place] : [];
+    node.item.fates = new Map(siblings.filter((x) => x.candidate).map((x) => [x.candidate.token, x.fate]));
+    node.item.step.candidates = node.candidate ? [node.candidate] : [];
   });
   byId("tree-section").hidden = levels.length === 0;
   const tree = byId("tree");
@@ -24,7 +24,7 @@ function plantTree() {
   const entry = (best[0] || levels.flat()[0])?.item.elements[0];
   if (entry) entry.tabIndex = 0;
   tree.addEventListener("keydown", walk);
-  return best.filter((node) => node.place).map((node) => node.item);
+  return best.filter((node) => node.candidate).map((node) => node.item);
 }
 
 const left = (node) => 10 + COLUMN * node.level;
@@ -48,7 +48,7 @@ function edges(levels) {
 }
 
 function nodeElement(node) {
-  const name = node.place ? visible(label(node.place.token)) : "(blocked)";
+  const name = node.candidate ? visible(label(node.candidate.token)) : "(blocked)";
   const total = node.total.toFixed(2).replace("-", "\u2212");
   const end = node.rank === undefined ? total : `#${node.rank + 1}`;
   const element = make("div", {
@@ -56,7 +56,7 @@ function nodeElement(node) {
     role: "treeitem",
     tabindex: "-1",
     "aria-level": node.level + 1,
-    "aria-label": `${node.place ? label(node.place.token) : "blocked"}, ${hypothesis(node)}`,
+    "aria-label": `${node.candidate ? label(node.candidate.token) : "blocked"}, ${hypothesis(node)}`,
   }, make("span", { class: "name" }, name), make("span", { class: "sum" }, end));
   element.style.left = `${left(node)}px`;
   element.style.top = `${10 + ROW * node.index}px`;

@@ -31,61 +31,61 @@ function number(x) {
 const label = (token) => data.labels[token];
 const quoted = (token) => `\u201c${label(token)}\u201d`;
 const visible = (text) => text.replaceAll(" ", "\u2423");
-const own = (place, values) => (values ? values[place.ids.indexOf(place.token)] : null);
+const own = (candidate, values) => (values ? values[candidate.ids.indexOf(candidate.token)] : null);
 
 // ---- what is said of a token
 
 function sentence(item) {
-  const { place, step, node } = item;
+  const { candidate, step, node } = item;
   if (node) return hypothesis(node);
-  const rival = step.places.find((x) => x.position === place.position && x !== place);
-  if (place.kind === "accepted" || place.kind === "rejected") return tested(place, rival);
-  const p = number(own(place, place.p.final));
-  if (place.kind === "correction") {
-    if (place.noise) return `Correction: with the noise here the ${P} draws it. ${noise(place)}`;
-    const share = number(own(place, place.residual));
+  const rival = step.candidates.find((x) => x.position === candidate.position && x !== candidate);
+  if (candidate.kind === "accepted" || candidate.kind === "rejected") return tested(candidate, rival);
+  const p = number(own(candidate, candidate.p.final));
+  if (candidate.kind === "correction") {
+    if (candidate.noise) return `Correction: with the noise here the ${P} draws it. ${noise(candidate)}`;
+    const share = number(own(candidate, candidate.residual));
     return `Correction: after the rejection of ${quoted(rival.token)} drawn from ` +
-      `max(0, p \u2212 q), where its share is ${share}${uniform(place)}.`;
+      `max(0, p \u2212 q), where its share is ${share}${uniform(candidate)}.`;
   }
-  if (place.kind === "bonus") {
+  if (candidate.kind === "bonus") {
     return `Bonus: all ${step.drafted} drafts were accepted, so the ${P}'s next row gives one ` +
-      `more, with p = ${p}${uniform(place)}. ${noise(place)}`;
+      `more, with p = ${p}${uniform(candidate)}. ${noise(candidate)}`;
   }
-  const how = place.p.kept === 1 ? "The only token left" : "Drawn";
-  const score = place.scores ? ` Its score is ${number(own(place, place.scores))}.` : "";
-  return `${how}, with probability ${p}${uniform(place)}.${score} ${noise(place)}`;
+  const how = candidate.p.kept === 1 ? "The only token left" : "Drawn";
+  const score = candidate.scores ? ` Its score is ${number(own(candidate, candidate.scores))}.` : "";
+  return `${how}, with probability ${p}${uniform(candidate)}.${score} ${noise(candidate)}`;
 }
 
-function tested(place, rival) {
-  const verdict = place.kind === "accepted" ? "Accepted" : "Rejected";
-  const [p, q] = [place.p, place.q].map((bars) => number(own(place, bars.final)));
-  if (place.acceptance === undefined) {
+function tested(candidate, rival) {
+  const verdict = candidate.kind === "accepted" ? "Accepted" : "Rejected";
+  const [p, q] = [candidate.p, candidate.q].map((bars) => number(own(candidate, bars.final)));
+  if (candidate.acceptance === undefined) {
     const drawn = rival ? quoted(rival.token) : "it too";
     const outcome = `${verdict}: with the noise here the ${P} draws ${drawn}.`;
-    return `${outcome} p = ${p}, q = ${q}. ${noise(place)}`;
+    return `${outcome} p = ${p}, q = ${q}. ${noise(candidate)}`;
   }
-  const limit = number(place.acceptance);
+  const limit = number(candidate.acceptance);
   const chance = `${verdict}: min(1, p/q) = min(1, ${p}/${q}) = ${limit}`;
-  if (place.uniform === undefined) return `${chance}.`;
-  const sign = place.kind === "accepted" ? "<" : "\u2265";
-  return `${chance}, and the number drawn was ${number(place.uniform)} ${sign} ${limit}.`;
+  if (candidate.uniform === undefined) return `${chance}.`;
+  const sign = candidate.kind === "accepted" ? "<" : "\u2265";
+  return `${chance}, and the number drawn was ${number(candidate.uniform)} ${sign} ${limit}.`;
 }
 
-function uniform(place) {
-  if (place.drawn === undefined || place.p.kept === 1) return "";
-  return `; the number drawn was ${number(place.drawn)}`;
+function uniform(candidate) {
+  if (candidate.drawn === undefined || candidate.p.kept === 1) return "";
+  return `; the number drawn was ${number(candidate.drawn)}`;
 }
 
-function noise(place) {
-  if (!place.noise) return "";
-  const value = number(own(place, place.noise));
+function noise(candidate) {
+  if (!candidate.noise) return "";
+  const value = number(own(candidate, candidate.noise));
   return `Drawn is the largest sum of log-probability and noise; here the noise is ${value}.`;
 }
 
 function hypothesis(node) {
-  const { place, level, index, total, fate, rank } = node;
+  const { candidate, level, index, total, fate, rank } = node;
   const where = `Step ${level + 1}, place ${index + 1} of ${data.tree.levels[level].length}`;
-  const added = place ? `${number(own(place, place.scores))} added, ` : "no token was allowed, ";
+  const added = candidate ? `${number(own(candidate, candidate.scores))} added, ` : "no token was allowed, ";
   const outcome = rank === undefined ? fate : `finished as number ${rank + 1}, ` +
     `score ${number(data.tree.hypotheses[rank].score)} (${data.tree.hypotheses[rank].reason})`;
   return `${where}: ${added}sum ${number(total)}; ${outcome}.`;
