@@ -73,13 +73,40 @@ def id_tuple(ids, vocab_size: int) -> tuple[int, ...]:
     """None, one id or any collection of them as a tuple of checked ids."""
     if ids is None:
         return ()
-    several = isinstance(ids, Iterable) and not isinstance(ids, str)
+    several = isinstance(ids, Iterable) and not isinstance(ids, str | bytes | bytearray)
     found = list(ids) if several else [ids]
     return tuple(check_tokens(found, vocab_size).tolist()) if found else ()
 
 
 def _is_id(i, vocab_size):
     return is_whole(i) and 0 <= i < vocab_size
+
+
+def check_model(model, role: str = "model") -> None:
+    """`InputError` for what is no model, with a hint for what is often given instead."""
+    if isinstance(model, str):
+        hint = f"; load({shown(model)}) returns it and its tokenizer"
+    elif isinstance(model, tuple):
+        hint = "; it is the first part of what load returns"
+    elif all(hasattr(model, name) for name in ("new_cache", "vocab_size", "n_positions")):
+        return
+    else:
+        hint = ""
+    raise InputError(f"{role}: got {_kind(model)}, a model was wanted{hint}")
+
+
+def check_tokenizer(tokenizer) -> None:
+    """`InputError` for what is no tokenizer. None is none."""
+    methods = ("encode", "token_bytes")
+    if tokenizer is not None and not all(hasattr(tokenizer, name) for name in methods):
+        hint = "load returns it beside the model"
+        raise InputError(f"tokenizer: got {_kind(tokenizer)}, a tokenizer was wanted; {hint}")
+
+
+def _kind(value):
+    """A value as a message names it: in short, or where that says little, its type."""
+    plain = value is None or isinstance(value, str | bytes | int | float)
+    return shown(value) if plain else f"an object of type {type(value).__name__}"
 
 
 def check_batch(batch, n_logits, vocab_size: int) -> tuple[list[np.ndarray], list[int]]:

@@ -10,6 +10,7 @@ from minidecode import (
     InputError,
     TableModel,
     Warp,
+    beam_search,
     contrastive,
     generate,
     greedy,
@@ -157,3 +158,95 @@ def test_integers_of_numpy_are_integers(model):
         model, [0], max_new_tokens=2, num_beams=np.int64(2), length_penalty=np.int32(1)
     )
     assert len(beams.hypotheses) == 1
+
+
+# What is no model, no prompt, ...: one sentence each
+
+
+def decoders(model):
+    return {
+        "generate": lambda **o: generate(o.pop("model", model), o.pop("prompt", [0]), **o),
+        "sample": lambda **o: sample(o.pop("model", model), o.pop("prompt", [0]), **o),
+        "greedy": lambda **o: greedy(o.pop("model", model), o.pop("prompt", [0]), **o),
+        "beams": lambda **o: beam_search(
+            o.pop("model", model), o.pop("prompt", [0]), num_beams=2, max_new_tokens=2, **o
+        ),
+        "contrastive": lambda **o: contrastive(
+            o.pop("model", model), o.pop("amateur", model), o.pop("prompt", [0]), **o
+        ),
+        "speculative": lambda **o: speculative(
+            o.pop("model", model), o.pop("draft", model), o.pop("prompt", [0]), **o
+        ),
+        "both": lambda **o: speculative_contrastive(
+            o.pop("model", model), o.pop("amateur", model), o.pop("prompt", [0]), **o
+        ),
+    }
+
+
+EVERY = tuple(decoders(None))
+PROMPTS_THAT_ARE_NONE = [
+    (b"\x00\x01", r"prompt: got b'\x00\x01', text or a list of token ids was wanted"),
+    (bytearray(b"ab"), "prompt: got bytearray(b'ab'), text or a list"),
+    (memoryview(b"ab"), "prompt: got <memory at "),
+    (np.array(5), "prompt: got array(5), text or a list"),
+    (np.zeros((1, 2), int), "prompt: got array([[0, 0]]), text or a list"),
+    (None, "prompt: got None, text or a list"),
+    (5, "prompt: got 5, text or a list"),
+    (iter([1, 2]), "prompt: got <list_iterator"),
+    ({0: 1}, "prompt: got {0: 1}, text or a list"),
+    ([0.0], "token id: got 0.0, an integer from 0 to 3 was wanted"),
+    ([True], "token id: got True, an integer"),
+    ([[0, 1]], "token id: got [0, 1], an integer"),
+    (["0"], "token id: got '0', an integer"),
+]
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("prompt, message", PROMPTS_THAT_ARE_NONE)
+def test_what_is_no_prompt_is_refused_at_the_call(model, name, prompt, message):
+    with pytest.raises(InputError) as caught:
+        decoders(model)[name](prompt=prompt)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"model": "gpt2"}, "model: got 'gpt2', a model was wanted; load('gpt2') returns it"),
+        ({"model": None}, "model: got None, a model was wanted"),
+        ({"model": ("model", "tokenizer")}, "model: got an object of type tuple, a model was"),
+        ({"chance": 5}, "chance: got 5, a Dice or GumbelDice was wanted; Dice(5) has that seed"),
+        ({"chance": "dice"}, "chance: got 'dice', a Dice or GumbelDice was wanted"),
+        ({"chance": np.random.default_rng(0)}, "chance: got Generator(PCG64)"),
+        ({"warp": {"temperature": 1}}, "warp: got {'temperature': 1}, a Warp was wanted"),
+        ({"warp": 0.8}, "warp: got 0.8, a Warp was wanted"),
+        ({"tokenizer": "gpt2"}, "tokenizer: got 'gpt2', a tokenizer was wanted"),
+        ({"stop": 5}, "stop: "),
+        ({"stop": b"ab"}, "stop: "),
+        ({"eos": b"ab"}, "token id: got b'ab'"),
+        ({"eos": "end"}, "token id: got 'end'"),
+        ({"max_new_tokens": 2.0}, "max_new_tokens: got 2.0, a whole number"),
+        ({"max_new_tokens": 10**400}, "max_new_tokens: got a whole number of 1329 bits"),
+    ],
+)
+def test_what_is_no_model_chance_or_warp_is_refused_at_the_call(model, name, options, message):
+    takes = {"greedy": ("chance", "warp"), "beams": ("chance", "max_new_tokens")}.get(name, ())
+    if set(options) & set(takes):
+        pytest.skip("this decoder takes no such option")
+    with pytest.raises(InputError) as caught:
+        decoders(model)[name](**options)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("wrong", ["gpt2", None, ("model", "tokenizer"), 5, np.zeros(2)])
+def test_what_is_no_draft_or_amateur_is_refused_at_the_call(model, wrong):
+    calls = decoders(model)
+    with pytest.raises(InputError, match=r"^draft: got .*, a model was wanted"):
+        calls["speculative"](draft=wrong)
+    for name in ("contrastive", "both"):
+        with pytest.raises(InputError, match=r"^amateur: got .*, a model was wanted"):
+            calls[name](amateur=wrong)
+    if wrong is not None:
+        with pytest.raises(InputError, match=r"^draft: got .*, a model was wanted"):
+            generate(model, [0], draft=wrong)

@@ -156,6 +156,24 @@ def test_the_public_names_are_these():
     assert all(hasattr(minidecode, name) for name in PUBLIC)
 
 
+def test_editors_and_python_find_every_public_name_in_the_same_place():
+    """The package opens at once: names are imported when asked for, and listed for editors too."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    [guarded] = [node for node in tree.body if isinstance(node, ast.If)]
+    shown = {
+        (node.module, alias.name)
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    homes = {(home, name) for home, names in minidecode._HOMES.items() for name in names}
+    assert shown == homes
+    assert sorted(name for _, name in homes) == sorted(PUBLIC)
+    assert set(PUBLIC) <= set(dir(minidecode))
+    with pytest.raises(AttributeError, match="no attribute 'temperature'"):
+        minidecode.temperature  # noqa: B018
+
+
 def test_no_folder_or_file_hides_behind_a_public_function():
     shown = {path.stem for path in PACKAGE.glob("*.py")} | {p.name for p in PACKAGE.iterdir()}
     assert not shown & (set(PUBLIC) - {"exact"})

@@ -7,14 +7,34 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. The commands are i
 import sys
 
 from ..errors import InputError, LogitsError, MinidecodeError
-from .streams import leaving_at_once, mute, standard_streams, visible
+from .streams import leaving_at_once, mute, standard_streams
 
 
 def make_parser():
     """The parser of all commands."""
-    from .commands import make_parser
+    from . import (
+        bench,
+        bench_quality,
+        bench_speculative,
+        compare,
+        convert,
+        generate,
+        inflate,
+        info,
+        plot,
+        trace,
+        verify,
+    )
+    from .parser import Parser
 
-    return make_parser()
+    parser = Parser(prog="minidecode", description="Text from GPT-2, by every way of decoding it.")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in (generate, trace, compare, verify, plot, inflate, convert, info):
+        command.add(subparsers)
+    kinds = bench.add(subparsers)
+    bench_speculative.add(kinds)
+    bench_quality.add(kinds)
+    return parser
 
 
 def main(argv=None):
@@ -50,6 +70,8 @@ def mute_where_full(stream):
 
 
 def fail(error, code):
+    from .shared import visible
+
     line = " ".join(str(error).split())
     print(f"minidecode: {visible(line)}", file=sys.stderr)
     return code

@@ -13,8 +13,7 @@ from .options import (
     model_options,
     stop_strings,
 )
-from .shared import load, print_table, read_prompt
-from .streams import visible
+from .shared import load, print_table, read_prompt, visible
 
 SEPARATOR = "-" * 20  # between several hypotheses
 

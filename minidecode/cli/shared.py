@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ..decoding.warp import OPTIONS
-from ..errors import InputError, MinidecodeError
+from ..errors import InputError
 from ..kernels import DTYPES
 from ..models import loading
 
@@ -99,13 +99,25 @@ def unescape(text):
         name = found[1]
         if name in ESCAPES:
             return ESCAPES[name]
-        if len(name) > 1 and int(name[1:], 16) <= sys.maxunicode:
-            return chr(int(name[1:], 16))
-        raise InputError(
-            f"--escape: got {found[0]!r}, one of \\n \\t \\r \\0 \\\\ \\x41 \\u0041 was wanted"
-        )
+        code = int(name[1:], 16) if len(name) > 1 else -1
+        if 0 <= code <= sys.maxunicode and not 0xD800 <= code <= 0xDFFF:
+            return chr(code)
+        wanted = r"one of \n \t \r \0 \\ \x41 \u0041 \U00000041"
+        raise InputError(f"--escape: got {found[0]}, {wanted} was wanted")
 
     return ESCAPE.sub(meant, text)
+
+
+def visible(text):
+    """The text with escapes for control characters, but for line breaks and tabs.
+
+    On a terminal they might move the cursor, change colours or send answers.
+    """
+    return "".join(c if c in "\n\t" or not _is_control(c) else f"\\x{ord(c):02x}" for c in text)
+
+
+def _is_control(c):
+    return c < " " or "\x7f" <= c <= "\x9f"
 
 
 def read_text(path, option="--prompt-file"):
@@ -124,11 +136,11 @@ def read_text(path, option="--prompt-file"):
 def _bytes_of(path, option):
     try:
         return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise MinidecodeError(
-            f"{option}: got {path!r}, a file that can be read was wanted ({reason})"
-        ) from None
+    except OSError as error:
+        wanted = "a file that can be read was wanted"
+        raise OSError(f"{option}: got {path}, {wanted} ({error.strerror})") from None
+    except ValueError as error:  # a path that can be none
+        raise InputError(f"{option}: got {path!r}, a path was wanted ({error})") from None
 
 
 def _standard_input():
@@ -147,7 +159,9 @@ def check_place(option, path):
     try:
         if not target.exists():
             if not target.absolute().parent.is_dir():
-                raise InputError(f"{option}: got {path}, a directory that exists was wanted")
+                raise InputError(
+                    f"{option}: got {path}, a file in a directory that exists was wanted"
+                )
             _try_to_write(target)
         elif target.is_file():
             target.open("r+b").close()

@@ -84,15 +84,3 @@ def leaving_at_once():
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def visible(text):
-    """The text with escapes for control characters, but for line breaks and tabs.
-
-    On a terminal they might move the cursor, change colours or send answers.
-    """
-    return "".join(c if c in "\n\t" or not _is_control(c) else f"\\x{ord(c):02x}" for c in text)
-
-
-def _is_control(c):
-    return c < " " or "\x7f" <= c <= "\x9f"

@@ -19,6 +19,16 @@ from ..checks import is_whole, shown
 from ..errors import InputError, MinidecodeError
 
 
+def as_chance(chance):
+    """`chance`, or a fresh `Dice` where it is None; `InputError` for what is none."""
+    if chance is None:
+        return Dice()
+    if not (hasattr(chance, "choose") and hasattr(chance, "accept")):
+        hint = f"; Dice({chance}) has that seed" if is_whole(chance) else ""
+        raise InputError(f"chance: got {shown(chance)}, a Dice or GumbelDice was wanted{hint}")
+    return chance
+
+
 def is_coupled(chance):
     """Whether draft and target share the noise of this chance; a chance need not say so."""
     return getattr(chance, "coupled", False)

@@ -18,8 +18,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..checks import check_same_vocabulary, real
-from .chance import Dice
+from ..checks import check_model, check_same_vocabulary, real
+from .chance import as_chance
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .run import FROM_MODEL, Run
 from .sampling import draw_tokens
@@ -126,8 +126,7 @@ def contrastive(
     def distribution(expert_logits, amateur_logits, history):
         return contrast.probs(expert_logits, amateur_logits, warp, history)
 
-    chance = Dice() if chance is None else chance
-    return draw_tokens(run, [expert, amateur], distribution, chance)
+    return draw_tokens(run, [expert, amateur], distribution, as_chance(chance))
 
 
 def both(expert, amateur):
@@ -135,6 +134,8 @@ def both(expert, amateur):
 
     Errors: `InputError` where the models' tokenizers are known, and an id means two tokens.
     """
+    check_model(expert)
+    check_model(amateur, "amateur")
     check_same_vocabulary(expert, amateur, "amateur")
     return SimpleNamespace(
         forward=expert.forward,

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import check_tokens, id_tuple, whole
+from ..checks import check_model, check_tokenizer, check_tokens, id_tuple, shown, whole
 from ..errors import ContextError, InputError
 from .stream import TextStream
 from .warp import Warp, as_warp
 
+BYTES = (bytes, bytearray, memoryview)  # sequences of small integers, but not of ids
 FROM_MODEL = "from the model"  # the default of `eos`: the end ids stored in the checkpoint
 
 
@@ -40,6 +41,8 @@ class Run:
         stop=(),
         tokenizer=None,
     ):
+        check_model(model)
+        check_tokenizer(tokenizer)
         self.prompt = prompt_ids(model, prompt, tokenizer)
         self.history = list(self.prompt)
         self.eos = frozenset(_eos_ids(model, eos))
@@ -127,8 +130,9 @@ def prompt_ids(model, prompt, tokenizer=None):
         if tokenizer is None:
             raise InputError("prompt: got text, which needs a tokenizer; none was given")
         prompt = tokenizer.encode(prompt)
-    if not isinstance(prompt, Sequence | np.ndarray):
-        raise InputError(f"prompt: got {prompt!r:.50}, text or a list of token ids was wanted")
+    sequence = isinstance(prompt, Sequence) and not isinstance(prompt, BYTES)
+    if not sequence and not (isinstance(prompt, np.ndarray) and prompt.ndim == 1):
+        raise InputError(f"prompt: got {shown(prompt)}, text or a list of token ids was wanted")
     if len(prompt) == 0:
         if model.bos is None:
             raise InputError("prompt: it is empty, and the model has no bos id to start from")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from .chance import Dice
+from .chance import as_chance
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .mirostat import Mirostat, as_mirostat
 from .run import FROM_MODEL, Run
@@ -46,7 +46,7 @@ def sample(
         tokenizer=tokenizer,
     )
     distribution = as_mirostat(mirostat, run.warped(warp))
-    return draw_tokens(run, [model], distribution, Dice() if chance is None else chance)
+    return draw_tokens(run, [model], distribution, as_chance(chance))
 
 
 def draw_tokens(

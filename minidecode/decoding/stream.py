@@ -10,7 +10,9 @@ place the longest. So the outcome depends on the text alone and not on how it is
 
 import codecs
 import copy
+from collections.abc import Iterable
 
+from ..checks import shown
 from ..errors import InputError
 
 
@@ -76,8 +78,9 @@ def text_of(tokens, finish_reason, tokenizer, stop=()):
 
 
 def _check_stop(stop):
-    strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    several = isinstance(stop, Iterable) and not isinstance(stop, str | bytes | bytearray)
+    strings = tuple(stop) if several else () if stop is None else (stop,)
     for s in strings:
         if not isinstance(s, str) or not s:
-            raise InputError(f"stop: got {s!r}, a string of at least one character was wanted")
+            raise InputError(f"stop: got {shown(s)}, a string of at least one character was wanted")
     return strings

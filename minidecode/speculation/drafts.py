@@ -12,11 +12,11 @@ drawn: to take one back because of what it is changes the distribution of those 
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..checks import real, whole
+from ..checks import check_model, real, whole
 from ..decoding.contracts import Chance, Model
 from ..decoding.warp import Blocked, Warp
 
@@ -81,6 +81,14 @@ class ModelDraft:
                 self.cache.truncate(0)
                 self.start = i + 1
                 return
+
+
+def as_draft(draft: Any) -> Draft:
+    """A draft from a model, or the draft itself. Errors: `InputError` for what is neither."""
+    if hasattr(draft, "propose") and hasattr(draft, "rollback"):
+        return draft
+    check_model(draft, "draft")
+    return ModelDraft(draft)
 
 
 class PromptLookupDraft:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import check_same_vocabulary, is_whole, shown
-from ..decoding.chance import Dice, is_coupled
+from ..checks import check_model, check_same_vocabulary, is_whole, shown
+from ..decoding.chance import as_chance, is_coupled
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError, LogitsError
-from .drafts import Draft, ModelDraft
+from .drafts import Draft, as_draft
 from .rounds import Round
 from .schedules import Schedule, make_schedule
 from .verify import verify, verify_block, verify_coupled
@@ -207,6 +207,8 @@ class Speculation:
     """
 
     def __init__(self, target, draft, prompt, chance, settings):
+        check_model(target)
+        draft = as_draft(draft)
         check_same_vocabulary(target, getattr(draft, "model", draft), "draft")
         limits = settings.limits
         self.run = Run(
@@ -220,13 +222,13 @@ class Speculation:
         )
         self.vocab_size = target.vocab_size
         self.warp = self.run.warped(settings.warp)
-        self.chance = Dice() if chance is None else chance
+        self.chance = as_chance(chance)
         self.distribution = settings.distribution or self.warp
         self.rule = choose_rule(settings.verify, self.chance)
         self.schedule = make_schedule(settings.schedule, settings.num_draft_tokens)
         self.clock = settings.clock
         self.cache = target.new_cache()
-        self.draft = ModelDraft(draft) if hasattr(draft, "forward") else draft
+        self.draft = draft
 
     def propose(self) -> Proposal:
         """Draft what the schedule asks for, as far as there is room."""

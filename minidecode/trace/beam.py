@@ -11,20 +11,20 @@ from ..decoding.run import prompt_ids
 from ..decoding.warp import log_softmax
 from .candidates import Candidate
 from .listening import ListeningModel, Notes
-from .top_tokens import likeliest, bars_of, own_distribution
+from .top_tokens import bars_of, likeliest, own_distribution
 
 
 @dataclass(frozen=True)
 class Node:
     """A hypothesis of the step; its text is that of its parent and one token.
 
-    candidate   the token, with the distributions after the parent. None if the parent was blocked: then
-            the node is the parent, finished as it was
-    parent  the index of its parent among the nodes of the step before; None at the first step
-    total   the sum of its scores, which are log-probabilities without an amateur
-    fate    running, finished or dropped
-    rank    of the returned hypothesis that ends here, from 0; None if none does
-    best    whether the best hypothesis passes through it
+    candidate  the token, with the distributions after the parent. None if the parent was blocked:
+               then the node is the parent, finished as it was
+    parent     the index of its parent among the nodes of the step before; None at the first step
+    total      the sum of its scores, which are log-probabilities without an amateur
+    fate       running, finished or dropped
+    rank       of the returned hypothesis that ends here, from 0; None if none does
+    best       whether the best hypothesis passes through it
     """
 
     candidate: Candidate | None

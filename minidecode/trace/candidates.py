@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..decoding.step import Step
-from .top_tokens import Bars, at, cuts_of, likeliest, bars_of, own_distribution
+from .top_tokens import Bars, at, bars_of, cuts_of, likeliest, own_distribution
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,15 @@ class Candidate:
     position    tokens before it, the prompt's counted
     ids         the likeliest tokens at this position, and those considered for it
     p, q        `Bars` of `ids` for target and draft, or for expert and amateur
-    residual    probabilities of `ids` in norm(max(0, p - q)), which a correction is drawn from
+    residual    probabilities of `ids` in the distribution that a correction is drawn from:
+                max(0, p - q) divided by its sum, under block verification max(0, P_i p - q)
+    divisor     that sum
     scores      contrastive scores of `ids`, or what they add to a beam's total; None where barred
     noise       of `GumbelDice`: its noise for `ids`, added to log p
-    acceptance  with which probability the draft was to be accepted; it was if `uniform` lay below
+    acceptance  with which probability the draft was to be accepted; it was if `uniform` lay below.
+                Under block verification: that all drafts up to this one be kept and none behind it
+    reach       under block verification, P_i of algorithm 2: with which probability the drafts up
+                to this one are kept, whatever becomes of those behind
     drawn       the uniform number that the token itself was drawn with
     """
 
@@ -31,19 +36,25 @@ class Candidate:
     p: Bars | None = None
     q: Bars | None = None
     residual: tuple[float, ...] | None = None
+    divisor: float | None = None
     scores: tuple[float | None, ...] | None = None
     noise: tuple[float, ...] | None = None
     acceptance: float | None = None
     uniform: float | None = None
+    reach: float | None = None
     drawn: float | None = None
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A decoder's step and the candidates it considered, in order."""
+    """A decoder's step and the candidates it considered, in order.
+
+    rule: of verification: token, block, coupled or own; None where nothing is verified
+    """
 
     step: Step
     candidates: list[Candidate]
+    rule: str | None = None
 
 
 def drawn_facts(draw, ids, residual=False):
@@ -52,33 +63,28 @@ def drawn_facts(draw, ids, residual=False):
         return {}
     if draw.noise is not None:
         return {"noise": at(draw.noise, ids)}
-    share = np.asarray(draw.probs, np.float64) / np.sum(draw.probs, dtype=np.float64)
-    return {"drawn": draw.uniform, "residual": at(share, ids) if residual else None}
+    facts = {"drawn": draw.uniform}
+    if residual:
+        divisor = float(np.sum(draw.probs, dtype=np.float64))
+        share = np.asarray(draw.probs, np.float64) / divisor
+        facts |= {"residual": at(share, ids), "divisor": divisor}
+    return facts
 
 
-def model_facts(p_given, q_given, considered):
+def model_facts(p_row, q_row, considered):
     """What target and draft say at one position, as arguments of `Candidate`."""
-    distributions = [
-        distribution for distribution in (p_given, q_given) if distribution is not None
-    ]
-    rows = [distribution.probs for distribution in distributions]
-    rows += [
-        own_distribution(distribution.logits)
-        for distribution in distributions
-        if distribution.logits is not None
-    ]
+    given = [row for row in (p_row, q_row) if row is not None]
+    rows = [row.probs for row in given]
+    rows += [own_distribution(row.logits) for row in given if row.logits is not None]
     ids = likeliest(rows, considered)
-    p, q = (distribution and _bars(distribution, ids) for distribution in (p_given, q_given))
-    return {"ids": ids, "p": p, "q": q}
+    return {"ids": ids, "p": p_row and _bars(p_row, ids), "q": q_row and _bars(q_row, ids)}
 
 
-def _bars(distribution, ids):
-    if distribution.logits is None:
-        return bars_of(ids, final=distribution.probs)
-    cuts = cuts_of(distribution.warp, lambda w: w(distribution.logits, distribution.history))
-    cut_later = (distribution.warp(distribution.logits, distribution.history) > 0) & (
-        distribution.probs == 0
-    )
+def _bars(row, ids):
+    if row.logits is None:
+        return bars_of(ids, final=row.probs)
+    cuts = cuts_of(row.warp, lambda warp: warp(row.logits, row.history))
+    cut_later = (row.warp(row.logits, row.history) > 0) & (row.probs == 0)
     if cut_later.any():
         cuts.append(("mirostat", cut_later))
-    return bars_of(ids, own_distribution(distribution.logits), distribution.probs, cuts)
+    return bars_of(ids, own_distribution(row.logits), row.probs, cuts)

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from ..decoding.chance import Dice
+from ..decoding.chance import as_chance
 from ..decoding.contrastive import Contrast, contrastive
 from ..decoding.run import Run
 from ..decoding.warp import Warp, log_softmax
 from ..speculation.contrastive import speculative_contrastive
 from .candidates import Candidate, Traced, drawn_facts
 from .listening import ListeningChance, ListeningModel, Notes
-from .speculative import one_test_per_draft, round_candidates
-from .top_tokens import at, cuts_of, likeliest, bars_of, own_distribution
+from .speculative import listen_to_rule, round_candidates, tests_of
+from .top_tokens import at, bars_of, cuts_of, likeliest, own_distribution
 
 
 def trace_contrastive(expert, amateur, prompt, **options):
@@ -29,22 +29,26 @@ def trace_contrastive(expert, amateur, prompt, **options):
 def trace_speculative_contrastive(expert, amateur, prompt, **options):
     """`speculative_contrastive`, yielding a `Traced` for each of its rounds. Arguments as there."""
     listener = _Listener(expert, amateur, prompt, options)
-    for step in speculative_contrastive(*listener.models, prompt, **listener.options):
+    options, listener.rule = listen_to_rule(
+        listener.options, as_chance(options.get("chance")), listener.expert_notes
+    )
+    for step in speculative_contrastive(*listener.models, prompt, **options):
         listener.drafted = step.drafted
-        listener.tested = step.accepted + (step.next_token is not None)
-        # Both model_facts draw with one chance, and the draft draws first.
+        judged = len(step.drafted) if listener.rule == "block" else step.accepted
+        listener.tested = judged + (step.next_token is not None)
+        # Both models draw with one chance, and the draft draws first.
         draws = listener.expert_notes.draws
         drafted = {draw.position: draw for draw in draws[: len(step.drafted)]}
         chosen = draws[-1] if draws else None
         start = len(listener.history)
-        trials = listener.expert_notes.trials if one_test_per_draft(options) else []
-        candidates = round_candidates(step, start, listener.model_facts, trials, drafted, chosen)
+        tests = tests_of(listener.rule, listener.expert_notes, step.accepted)
+        candidates = round_candidates(step, start, listener.model_facts, tests, drafted, chosen)
         listener.forget(step)
-        yield Traced(step, candidates)
+        yield Traced(step, candidates, listener.rule)
 
 
 class _Listener:
-    """Two models and a chance with ears, and what they listener in the step that is under way.
+    """Two models and a chance with ears, and what was heard in the step that is under way.
 
     history: the ids before the step; drafted: the ids drafted in it; tested: how many positions the
     contrastive distribution was asked for.
@@ -61,11 +65,10 @@ class _Listener:
             ListeningModel(expert, self.expert_notes),
             ListeningModel(amateur, self.amateur_notes),
         )
-        chance = options.get("chance")
-        chance = Dice() if chance is None else chance
+        chance = as_chance(options.get("chance"))
         self.options = options | {"chance": ListeningChance(chance, self.expert_notes)}
         self.history = run.prompt
-        self.drafted, self.tested = (), 1
+        self.drafted, self.tested, self.rule = (), 1, None
 
     def model_facts(self, position, considered):
         """What expert and amateur say at one position, as arguments of `Candidate`."""

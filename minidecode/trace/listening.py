@@ -56,6 +56,7 @@ class Notes:
 
     def clear(self):
         self.distributions, self.draws, self.trials, self.passes = [], [], [], []
+        self.verified = None  # (p, q, drafted), as a rule of verification got them
 
 
 class Listening:
@@ -120,24 +121,32 @@ class ListeningChance(Listening):
         return accepted
 
 
+class ListeningRule(Listening):
+    """A rule of verification; noted are the rows and the drafts it judged."""
+
+    def __call__(self, p, q, drafted, chance, position=0):
+        self.notes.verified = p, q, list(drafted)
+        return self.inner(p, q, drafted, chance, position)
+
+
 class ListeningDraft(Listening):
-    """A draft whose draws are noted apart from the target's, with one `Distribution` a drafted token."""
+    """A draft whose draws are noted apart from the target's, with one row per drafted token."""
 
     def propose(self, history, k, warp, chance):
         warp = ListeningWarp.like(warp, self.notes)
         chance = chance.inner if isinstance(chance, ListeningChance) else chance
         drafted, q = self.inner.propose(history, k, warp, ListeningChance(chance, self.notes))
-        distributions = {
-            len(distribution.history): distribution for distribution in self.notes.distributions
-        }
-        seen = [(*history, *drafted[:i]) for i in range(len(drafted))]
+        warped = {len(row.history): row for row in self.notes.distributions}
         self.notes.distributions = [
-            replace(distributions[len(h)], history=h, probs=row)
-            if len(h) in distributions
-            else Distribution(None, h, row)
-            for h, row in zip(seen, q)
+            self._row((*history, *drafted[:i]), probs, warped) for i, probs in enumerate(q)
         ]
         return drafted, q
+
+    def _row(self, history, probs, warped):
+        """What a token was drafted from, with the logits where a warp made it of some."""
+        if len(history) not in warped:
+            return Distribution(None, history, probs)
+        return replace(warped[len(history)], history=history, probs=probs)
 
 
 class ListeningModel(Listening):

@@ -136,7 +136,7 @@ def _tree(tree, flow):
 
 
 def _candidate(candidate: Candidate, flow):
-    """A candidate as JSON; `text` is what it adds to the text, "" where it completes no character."""
+    """As JSON; `text` is what it adds to the text, "" where it completes no character."""
     facts = _compact(dataclasses.asdict(candidate))
     if flow is not None and candidate.kind != "untested":
         take = flow.peek if candidate.kind == "rejected" else flow.feed

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ..decoding.chance import Dice
+from ..decoding.chance import as_chance
 from ..decoding.sampling import sample
 from .candidates import Candidate, Traced, drawn_facts, model_facts
 from .listening import ListeningChance, ListeningWarp, Notes
@@ -11,7 +11,7 @@ from .listening import ListeningChance, ListeningWarp, Notes
 def trace_sample(model, prompt, *, warp=None, chance=None, **limits):
     """`sample`, yielding a `Traced` for each of its steps. Arguments as there."""
     notes = Notes()
-    chance = Dice() if chance is None else chance
+    chance = as_chance(chance)
     listening = ListeningWarp.like(warp, notes), ListeningChance(chance, notes)
     for step in sample(model, prompt, warp=listening[0], chance=listening[1], **limits):
         candidates = []

@@ -101,7 +101,7 @@ def _quoted(spelling, token):
 
 
 def _value(name, candidate, values, form=".4f"):
-    """The candidate's own token's value among `values`; blank of the same width where there is none."""
+    """The value of the candidate's own token among `values`; as many blanks where it has none."""
     value = None if values is None else values[candidate.ids.index(candidate.token)]
     number = " " * 6 if value is None else format(value, form)
     return f"{name if value is not None else ' ' * len(name)} {number}"

@@ -1,7 +1,9 @@
 """The command line as its users meet it: text on stdout, all else on stderr, one line an error."""
 
+import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import pytest
 from builders import config_dict, tensor_shapes, toy_tokenizer, write
 
 from minidecode import Warp, generate, load
-from minidecode.cli import main
+from minidecode.cli import main, shared
 from minidecode.kernels import backend
 
 COMMAND = [sys.executable, "-m", "minidecode"]
@@ -316,3 +318,194 @@ def test_info_tells_kernels_and_model(capsys):
     code, table, _ = in_process(capsys, "info", "storyteller-1m")
     assert code == 0
     assert "986624" in table
+
+
+# Streams that are closed, broken, full, or no files
+
+
+TEXT = ("generate", "The king", "--greedy", "--max-new-tokens", "5")
+
+
+def in_shell(redirection, *arguments, unbuffered=""):
+    """(exit code, stdout, stderr) of the command with a redirection of the shell."""
+    line = " ".join([shlex.join([*COMMAND, *arguments]), redirection])
+    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=60, env=env)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_trouble_with_one_stream_loses_nothing_on_the_other(capsys, unbuffered):
+    _, wanted, _ = in_process(capsys, *TEXT)
+    for redirection in ("2>&-", "2>/dev/full", "<&-", "2> >(exit 0)", "2>&- <&-"):
+        code, out, err = in_shell(redirection, *TEXT, "--stats", unbuffered=unbuffered)
+        assert (code, out) == (0, wanted), redirection
+        assert "Traceback" not in err
+    for redirection in (">&-", ">&- <&-"):
+        code, out, err = in_shell(redirection, *TEXT, "--stats", unbuffered=unbuffered)
+        assert (code, out) == (0, "")
+        assert err.startswith("finish_reason")
+    code, _, err = in_shell(">/dev/full", *TEXT, unbuffered=unbuffered)
+    assert (code, err) == (1, "minidecode: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "2>/dev/full", ">&- 2>&- <&-"])
+def test_help_and_complaints_never_end_in_a_traceback(redirection):
+    code, _, err = in_shell(redirection, "--help")
+    assert (code, err) == (0, "")
+    code, out, err = in_shell(redirection, "generate", "--top-k", "x")
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+
+
+def test_help_that_cannot_be_written_is_a_failure():
+    for unbuffered in ("", "1"):
+        code, _, err = in_shell(">/dev/full", "--help", unbuffered=unbuffered)
+        assert (code, err.count("\n")) == (1, 1)
+
+
+def test_a_prompt_from_a_closed_standard_input_is_refused():
+    code, out, err = in_shell("<&-", "generate", "-")
+    assert (code, out) == (2, "")
+    assert err == "minidecode: standard input: it is closed, a prompt was wanted\n"
+
+
+def test_streams_that_are_no_files_serve(monkeypatch):
+    out, err = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("The king\n"))
+    assert main(["generate", "-", "--greedy", "--max-new-tokens", "5"]) == 0
+    assert out.getvalue()
+    assert main(["generate", "--greedy", "--max-new-tokens", "-1"]) == 2
+    assert err.getvalue().startswith("minidecode: max_new_tokens: got -1, ")
+    assert (sys.stdout, sys.stderr) == (out, err)
+    err.close()
+    assert main(["generate", "--top-p", "2"]) == 2
+    out.close()
+    assert main(list(TEXT)) == 0
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(list(TEXT)) == 0
+
+
+# Ctrl-C
+
+
+def test_ctrl_c_while_the_package_is_imported_is_quiet():
+    """The signal comes from an import that takes long, as on a cold disk."""
+    program = (
+        "import os, signal, sys, importlib.abc\n"
+        "class Slow(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == sys.argv[1]: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "from minidecode.cli import main\n"
+        "sys.exit(main(['generate', 'a']))\n"
+    )
+    for module in (
+        "numpy",
+        "argparse",
+        "minidecode.kernels",
+        "tokenizers",
+        "minidecode.cli.generate",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program, module], capture_output=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (130, b""), module
+
+
+def test_the_package_opens_without_numpy():
+    program = "import minidecode, minidecode.cli, sys; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+# Escapes
+
+
+@pytest.mark.parametrize(
+    "text, meant",
+    [
+        (r"a\nb", "a\nb"),
+        (r"\t\\n\r\0", "\t\\n\r\0"),
+        (r"\x41\u00e9\U0001f642", "Aé🙂"),
+        ("é🙂", "é🙂"),
+    ],
+)
+def test_escapes_are_read_where_they_are_asked_for(tmp_path, capsys, text, meant):
+    assert shared.unescape(text) == meant
+    prompt = in_process(capsys, "generate", text, "--escape", "--max-new-tokens", "0", "--json")
+    assert json.loads(prompt[1])["prompt"] == meant
+    plain = in_process(capsys, "generate", text, "--max-new-tokens", "0", "--json")
+    assert json.loads(plain[1])["prompt"] == text
+
+
+@pytest.mark.parametrize("text", ["\\", r"\q", r"\x4", r"\ud800", r"\Uffffffff", "\\\n"])
+def test_what_is_no_escape_is_refused(capsys, text):
+    code, out, err = in_process(capsys, "generate", "--stop", text, "--escape")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("minidecode: --escape: got ")
+
+
+def test_a_stop_string_may_be_an_escaped_line_break(tmp_path, capsys):
+    directory = str(spelling_model(tmp_path / "model", "one\ntwo"))
+    arguments = ["generate", "A", "--model", directory, "--greedy", "--stop", r"\n"]
+    assert in_process(capsys, *arguments)[1] == "one\ntwo"
+    assert in_process(capsys, *arguments, "--escape")[1] == "one"
+
+
+def test_control_characters_are_escaped_on_a_terminal_alone(tmp_path, capsys, monkeypatch):
+    text = "a\x1b[31mb\x07\tc\r\n\x7f\x9bd"
+    directory = str(spelling_model(tmp_path / "model", text))
+    arguments = ["generate", "A", "--model", directory, "--greedy"]
+    assert in_process(capsys, *arguments)[1] == text
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    shown = in_process(capsys, *arguments)[1]
+    assert shown == "a\\x1b[31mb\\x07\tc\\x0d\n\\x7f\\x9bd\n"
+
+
+# Places to write
+
+
+@pytest.mark.parametrize(
+    "place, message",
+    [
+        ("missing/page.html", "a file in a directory that exists was wanted"),
+        (".", "a file that can be written was wanted (Is a directory)"),
+        ("/dev/full", "a file that can be written was wanted (No space left on device)"),
+        ("x" * 300, "a file that can be written was wanted (File name too long)"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_told_before_the_run(tmp_path, capsys, place, message):
+    arguments = ["trace", "a", "--html", str(tmp_path / place), "--model", "./nowhere"]
+    code, out, err = in_process(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("minidecode: --html: got ") and message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_check_of_a_place_leaves_what_is_there(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    assert in_process(capsys, "trace", "a", "--html", str(page), "--model", "./nowhere")[0] == 1
+    assert page.read_text() == "old"
+
+
+def test_a_page_may_go_to_standard_output(capsys):
+    arguments = ["trace", "She", "--greedy", "--max-new-tokens", "3", "--html", "-"]
+    code, out, err = in_process(capsys, *arguments)
+    assert code == 0
+    assert out.startswith("<!DOCTYPE html>") and out.rstrip().endswith("</html>")
+    assert err == "3 tokens; ended: length\n"
+
+
+def test_files_that_cannot_be_read_are_named_as_everything_is(tmp_path, capsys):
+    for path in ("/no/file", str(tmp_path)):
+        code, out, err = in_process(capsys, "generate", "--prompt-file", path)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"minidecode: --prompt-file: got {path}, a file that can be read was")
+    marked = tmp_path / "marked.txt"
+    marked.write_bytes(b"\xef\xbb\xbfThe king")
+    arguments = ["generate", "--prompt-file", str(marked), "--max-new-tokens", "0", "--json"]
+    assert json.loads(in_process(capsys, *arguments)[1])["prompt"] == "The king"

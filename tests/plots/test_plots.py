@@ -548,3 +548,23 @@ import minidecode.plots.data, minidecode.plots.draw, minidecode.plots.figure
 minidecode.cli.make_parser()
 sys.exit("matplotlib" in sys.modules)"""
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_file_that_nobody_named_is_never_overwritten(figures, capsys, tmp_path, monkeypatch):
+    """Public report: `--out model/config.png` put its numbers into model/config.json."""
+    for text in ("{}", "[]", '{"model_type": "gpt2"}', "precious", ""):
+        (tmp_path / "config.json").write_text(text)
+        said = refused(capsys, "repetition", "--out", str(tmp_path / "config.png"))
+        assert "config.json is there already and holds no numbers of `plot`" in said
+        assert (tmp_path / "config.json").read_text() == text
+        assert not (tmp_path / "config.png").exists()
+
+
+def test_numbers_of_an_earlier_plot_are_replaced(figures, capsys, tmp_path):
+    out = tmp_path / "a.png"
+    for times in ("2", "3"):
+        code = main(["plot", "repetition", "--times", times, "--phrase", " one", "--out", str(out)])
+        assert code == 0
+        data = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+        assert data["plot"] == "repetition"
+        assert len(data["phrases"][0]["probabilities"]) == int(times)

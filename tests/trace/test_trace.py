@@ -26,6 +26,7 @@ from minidecode.decoding.contrastive import Contrast, contrastive
 from minidecode.models.labels import Spelling
 from minidecode.models.tokenizer import Tokenizer
 from minidecode.speculation.contrastive import speculative_contrastive
+from minidecode.speculation.verify import draw
 from minidecode.trace.beam import trace_beam
 from minidecode.trace.contrastive import trace_contrastive, trace_speculative_contrastive
 from minidecode.trace.sampling import trace_sample
@@ -85,6 +86,8 @@ def test_the_text_is_that_without_a_trace(pair, warp, dice):
     assert_same(sample, trace_sample, target)
     assert_same(contrastive, trace_contrastive, target, draft, alpha=0.3, beta=0.5)
     assert_same(speculative, trace_speculative, target, PromptLookupDraft())
+    if dice is Dice:
+        assert_same(speculative, trace_speculative, target, draft, verify="block")
     for k, schedule in (1, "constant"), (4, "heuristic"):
         options = {"num_draft_tokens": k, "schedule": schedule}
         assert_same(speculative, trace_speculative, target, draft, **options)
@@ -162,6 +165,65 @@ def test_drafts_are_tested_as_the_trace_says():
     assert seen >= {"accepted", "rejected", "untested", "correction", "bonus"}
 
 
+def own_rule(p, q, drafted, chance, position=0):
+    """Accepts nothing: exact, and asks chance things that are no test of a draft."""
+    chance.accept(0.5)
+    return 0, draw(p[0], chance, position)
+
+
+@pytest.mark.parametrize("rule", ["token", "block", own_rule])
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 999), k=st.integers(1, 5), n=st.sampled_from([0, 1, 2]))
+def test_under_every_rule_the_numbers_decide_what_the_trace_says_they_decided(rule, seed, k, n):
+    target, draft = tables(seed=seed % 7)
+    options = {"num_draft_tokens": k, "max_new_tokens": 12, "verify": rule}
+    options |= {"warp": Warp(no_repeat_ngram_size=n), "eos": 2 if seed % 2 else None}
+    plain = list(speculative(target, draft, [0, 1], chance=Dice(seed), **options))
+    traced = list(trace_speculative(target, draft, [0, 1], chance=Dice(seed), **options))
+    assert written(traced) == exact.tokens_of(plain)
+    for one in traced:
+        drafted = [c for c in one.candidates if c.kind in ("accepted", "rejected", "untested")]
+        assert sum(c.kind == "accepted" for c in drafted) == one.step.accepted
+        for i, c in enumerate(drafted, 1):
+            if rule is own_rule:
+                assert c.acceptance is c.uniform is c.reach is None
+            elif rule == "block" and c.acceptance is not None:
+                # The coin that falls is the last of those thrown from the end.
+                assert (c.uniform is not None and c.uniform < c.acceptance) == (
+                    i == one.step.accepted
+                )
+                assert 0 <= c.reach <= 1
+            elif rule == "token" and c.acceptance is not None:
+                kept = c.uniform is not None and c.uniform < c.acceptance
+                assert kept == (c.kind == "accepted")
+
+
+def test_block_verification_is_traced_with_the_probabilities_of_the_paper():
+    target, draft = tables()
+    options = {"max_new_tokens": 300, "verify": "block"}
+    traced = list(trace_speculative(target, draft, [0], chance=Dice(3), **options))
+    history, several = [0], 0
+    for one in traced:
+        reach = [1.0]
+        for i, x in enumerate(one.step.drafted):
+            before = history + list(one.step.drafted[:i])
+            ratio = target.row(before)[x] / draft.row(before)[x]
+            reach.append(min(1, reach[-1] * ratio))
+        for i, c in enumerate(one.candidates[: len(one.step.drafted)], 1):
+            if c.reach is not None:
+                assert c.reach == pytest.approx(reach[i])
+        several += sum(c.kind == "rejected" for c in one.candidates) > 1
+        for c in one.candidates:
+            if c.kind == "correction":
+                before = history + list(one.step.drafted[: one.step.accepted])
+                p, q = target.row(before), draft.row(before)
+                left = np.maximum(reach[one.step.accepted] * p - q, 0)
+                assert c.divisor == pytest.approx(left.sum())
+                assert c.residual == pytest.approx((left / left.sum())[list(c.ids)])
+        history += one.step.tokens
+    assert several
+
+
 def test_a_draft_that_the_target_never_writes_needs_no_number():
     target = TableModel(np.array([[0, 1.0], [0, 1.0]]))
     draft = TableModel(np.array([[1.0, 0], [1.0, 0]]))
@@ -219,22 +281,26 @@ def test_filters_in_their_order_on_a_row_worked_out_by_hand():
 
 @pytest.mark.parametrize("warp", [None, *WARPS])
 @pytest.mark.parametrize("dice", [Dice, GumbelDice])
-def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice):
+@pytest.mark.parametrize("rule", [None, "block"])
+def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice, rule):
+    if rule and dice is GumbelDice:
+        return  # which has a rule of its own
     target, draft, tokenizer = pair
     options = {"tokenizer": tokenizer, "max_new_tokens": 12, "warp": warp, "alpha": 0.05}
+    options |= {"verify": rule}
     plain = speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
     traced = trace_speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
     traced = list(traced)
     assert written(traced) == exact.tokens_of(plain)
     for candidate in candidates(traced):
-        if candidate.acceptance is not None:
+        if candidate.acceptance is not None and rule is None:
             at = candidate.ids.index(candidate.token)
             ratio = candidate.p.final[at] / candidate.q.final[at]
             assert candidate.acceptance == pytest.approx(min(1, ratio))
             assert (candidate.kind == "accepted") == (
                 candidate.uniform is not None and candidate.uniform < candidate.acceptance
             )
-        if candidate.residual is not None:
+        if candidate.residual is not None and rule is None:
             share = np.maximum(np.subtract(candidate.p.final, candidate.q.final), 0)
             ratio = candidate.residual[candidate.ids.index(candidate.token)]
             assert ratio > 0 and share[candidate.ids.index(candidate.token)] > 0
