@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from .. import generation
 from ..decoding.chance import is_coupled
 from ..decoding.warp import SETTINGS, Warp
 from ..generation import NEEDS, choose
+from ..trace.terminal import head_lines, legend, legend_lines, step_lines, tree_lines
 from .options import (
     add_decoding,
     check_dependants,
@@ -20,15 +22,11 @@ from .options import (
 from .shared import check_place, given, load, read_prompt
 
 LEGEND = """\
-With a draft there is a line a round: its number, drafts accepted and drafted, then the tokens.
-                     on a terminal      without colours
-  accepted drafts    green              as they are
-  rejected draft     red, struck        [-like this-]
-  its correction     blue, bold         {+like this+}
-  bonus token        cyan, underlined   {*like this*}
+With a draft there is one line per round: its number, drafts accepted and drafted, then the tokens.
+{}
 Colours are left out where standard output is no terminal or NO_COLOR is set; FORCE_COLOR or
 --color always puts them in. Escapes stand for what cannot be seen: \\n, \\x1b, and \\xe2 for a byte
-of a character that is not complete."""
+of a character that is not complete. Lines are wrapped to the terminal, or to COLUMNS."""
 
 
 def add(subparsers):
@@ -37,7 +35,7 @@ def add(subparsers):
         help="show how a text came about, token by token",
         description="Write a text and show what happened at each token: what was drafted, "
         "accepted, rejected, drawn.",
-        epilog=LEGEND,
+        epilog=LEGEND.format("\n".join(legend_lines())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
@@ -60,12 +58,11 @@ def run(args):
     model, tokenizer = load(args.model, args.dtype)
     from ..models.labels import Spelling
     from ..trace.page import Recording, page, summary
-    from ..trace.terminal import legend, step_lines, tree_lines
 
     options |= model_options(args) | limit_options(args, tokenizer)
     choice = choose(model, options)
     settings = settings_shown(args, choice)
-    style = {"colour": wants_colour(args.color), "explain": args.explain}
+    style = {"colour": wants_colour(args.color), "explain": args.explain, "width": width()}
     spelling = Spelling(tokenizer, model.eos)
     steps = trace(choice, prompt)
     recording = Recording(choice.decoder.title, prompt, settings, choice.decoder.roles)
@@ -80,6 +77,8 @@ def run(args):
             print(legend(style["colour"]), file=sys.stderr)
         for number, traced in enumerate(steps, 1):
             recording.steps.append(traced)
+            if number == 1 and args.explain and not quiet:
+                print("\n".join(head_lines(traced, style["width"])))
             show(step_lines(number, traced, spelling, **style), quiet)
     print(summary(recording), file=sys.stderr)
     if args.html == "-":
@@ -125,6 +124,13 @@ def wants_colour(wish):
     if os.environ.get("FORCE_COLOR"):
         return True
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width():
+    """Columns to fit the lines into; None where nobody has said and no terminal limits them."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return max(40, shutil.get_terminal_size().columns)
+    return None
 
 
 def show(lines, quiet):

@@ -7,16 +7,13 @@ import re
 from dataclasses import dataclass, field
 from importlib import resources
 
-from ..decoding.warp import ROWS
 from ..models.labels import Spelling
 from ..speculation.rounds import Round, acceptance
 from .beam import Tree
 from .candidates import Candidate, Traced
-from .terminal import step_text, tree_lines
+from .terminal import WORDS, step_text, tree_lines
 
 SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")
-WORDS = {name: row.label for name, row in ROWS.items()}  # of whatever can cut a token
-WORDS |= {"alpha": "alpha", "mirostat": "Mirostat"}
 DIGITS = 6  # of a number in the page
 
 

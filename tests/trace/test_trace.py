@@ -31,7 +31,7 @@ from minidecode.trace.beam import trace_beam
 from minidecode.trace.contrastive import trace_contrastive, trace_speculative_contrastive
 from minidecode.trace.sampling import trace_sample
 from minidecode.trace.speculative import trace_speculative
-from minidecode.trace.terminal import paint, step_lines, tree_lines
+from minidecode.trace.terminal import KINDS, paint, step_lines, tree_lines
 
 PROMPT = "Once upon a time"
 WARPS = [
@@ -433,17 +433,77 @@ def test_marks_and_colours():
     assert paint("x", "rejected", True) == "\033[31;9mx\033[0m"
 
 
-def test_explanations_give_every_number(pair):
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_explanations_give_every_number_by_which_chance_decided(pair, rule):
     target, draft, tokenizer = pair
-    options = {"tokenizer": tokenizer, "chance": Dice(4), "max_new_tokens": 30}
+    options = {"tokenizer": tokenizer, "chance": Dice(4), "max_new_tokens": 30, "verify": rule}
     for one in trace_speculative(target, draft, PROMPT, **options):
         _, *lines = step_lines(1, one, Spelling(tokenizer), explain=True)
-        for candidate, line in zip(one.candidates, lines, strict=True):
-            assert line.split()[0] == candidate.kind
-            for value in (candidate.acceptance, candidate.uniform):
-                assert value is None or f"{value:.4f}" in line
-            if candidate.kind in ("correction", "bonus", "plain"):
-                assert f"u {candidate.drawn:.4f}" in line
+        for c, line in zip(one.candidates, lines, strict=True):
+            assert line.split()[0] == c.kind
+            assert c.acceptance is None or f"{c.acceptance:.4f}" in line
+            if c.acceptance is not None and 0 < c.acceptance < 1:
+                assert f"{c.uniform:.4f}" in line
+            elif c.uniform is not None:
+                assert f" {c.uniform:.4f}" not in line.removesuffix(f"{c.acceptance:.4f}")
+            if c.kind in ("correction", "bonus", "plain"):
+                possible = sum(x > 0 for x in c.residual or c.p.final)
+                assert (f" {c.drawn:.4f}" in line) == (possible > 1)
+
+
+EXPLAINED = [
+    (),
+    ("--top-p", "0.9", "--top-k", "40", "--min-p", "0.01"),
+    ("--greedy",),
+    ("--coupled",),
+    ("--draft", "storyteller-1m"),
+    ("--draft", "storyteller-1m", "--verify", "block"),
+    ("--draft", "storyteller-1m", "--coupled"),
+    ("--amateur", "storyteller-1m"),
+    ("--num-beams", "3"),
+]
+
+
+@pytest.mark.parametrize("columns", [50, 80])
+@pytest.mark.parametrize("arguments", EXPLAINED)
+def test_explanations_fit_the_terminal_and_their_columns_line_up(
+    capsys, monkeypatch, arguments, columns
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    seed = () if {"--greedy", "--num-beams"} & set(arguments) else ("--seed", "4")
+    code, out, err = run(capsys, "--explain", *arguments, *seed)
+    assert code == 0, err
+    lines = out.splitlines()
+    if "--num-beams" in arguments:  # a tree has no columns; its forks push to the right
+        assert columns < 80 or all(len(line) <= columns for line in lines)
+        return
+    assert all(len(line) <= columns for line in lines)
+    head = next(line for line in lines if " token " in line and "  p" in line)
+    ends = [match.end() for match in re.finditer(r"\S+", head)]
+    for line in lines[lines.index(head) + 1 :]:
+        numbers = re.search(r'" +([\d.,+ -]+)$|… +([\d.,+ -]+)$', line)
+        if numbers and not line.startswith("      "):
+            found = [m.end() for m in re.finditer(r"\S+", line[: len(line)])]
+            assert found[-1] in ends
+
+
+def test_what_a_setting_cut_is_said_in_words(capsys):
+    code, out, _ = run(capsys, "--explain", "--top-k", "40", "--top-p", "0.9", "--seed", "4")
+    assert code == 0
+    assert "top-k cut 4,056 (" in out and "top-p cut 3" in out and "top_p" not in out
+    greedy = run(capsys, "--explain", "--greedy")[1]
+    head, *rows = [x for x in greedy.splitlines() if re.match(r"   #|\s+\d+  \"", x)]
+    assert head.split()[-2:] == ["kept", "u"] and rows
+    assert all(row.split()[-1] == "1" for row in rows)  # one token kept, and no number drawn
+
+
+def test_the_legend_is_one_table(capsys):
+    with pytest.raises(SystemExit):
+        main(["trace", "--help"])
+    shown = capsys.readouterr().out
+    for row in KINDS.values():
+        assert row.name in shown
+        assert not row.before or f"{row.before}like this{row.after}" in shown
 
 
 # The command
