@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from .speculation.drafts import ModelDraft, PromptLookupDraft
     from .speculation.loop import speculative, speculative_many, verify
     from .speculation.rounds import Round
+    from .trace.tracing import traced
 
 __all__ = [
     "BackendError",
@@ -61,6 +62,7 @@ __all__ = [
     "speculative",
     "speculative_contrastive",
     "speculative_many",
+    "traced",
     "verify",
 ]
 
@@ -89,6 +91,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
     "speculation.drafts": ["ModelDraft", "PromptLookupDraft"],
     "speculation.loop": ["speculative", "speculative_many", "verify"],
     "speculation.rounds": ["Round"],
+    "trace.tracing": ["traced"],
 }
 
 

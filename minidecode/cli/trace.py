@@ -7,9 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from .. import generation
-from ..decoding.chance import is_coupled
-from ..decoding.warp import SETTINGS, Warp
 from ..generation import NEEDS, choose
 from ..trace.terminal import head_lines, legend, legend_lines, step_lines, tree_lines
 from .options import (
@@ -57,15 +54,16 @@ def run(args):
     prompt = read_prompt(args)
     model, tokenizer = load(args.model, args.dtype)
     from ..models.labels import Spelling
-    from ..trace.page import Recording, page, summary
+    from ..trace.page import page, summary
+    from ..trace.tracing import recording_of, steps_of
 
     options |= model_options(args) | limit_options(args, tokenizer)
     choice = choose(model, options)
     settings = settings_shown(args, choice)
     style = {"colour": wants_colour(args.color), "explain": args.explain, "width": width()}
     spelling = Spelling(tokenizer, model.eos)
-    steps = trace(choice, prompt)
-    recording = Recording(choice.decoder.title, prompt, settings, choice.decoder.roles)
+    steps = steps_of(choice, prompt)
+    recording = recording_of(choice, prompt, settings)
     if args.seed is None and "seed" in settings:
         print(f"seed: {settings['seed']}", file=sys.stderr)
     quiet = args.html == "-"  # the page alone goes to standard output
@@ -87,33 +85,12 @@ def run(args):
         Path(args.html).write_text(page(recording, tokenizer, model.eos), encoding="utf-8")
 
 
-def trace(choice, prompt):
-    """The `Traced` steps of the decoder chosen, or its tree."""
-    from ..trace.beam import trace_beam
-    from ..trace.contrastive import trace_contrastive, trace_speculative_contrastive
-    from ..trace.sampling import trace_sample
-    from ..trace.speculative import trace_speculative
-
-    tracers = {
-        generation.sample: trace_sample,
-        generation.beam_search: trace_beam,
-        generation.contrastive: trace_contrastive,
-        generation.speculative: trace_speculative,
-        generation.speculative_contrastive: trace_speculative_contrastive,
-    }
-    return tracers[choice.decoder.function](*choice.models, prompt, **choice.options)
-
-
 def settings_shown(args, choice):
     """What was asked for, by name, with the defaults of the command."""
-    settings = given(args, ("model", *NEEDS, *itertools.chain(*NEEDS.values())))
-    warp, chance = choice.options.get("warp", Warp()), choice.options.get("chance")
-    for name, row in SETTINGS.items():
-        if getattr(warp, name) != row.off:
-            settings[name] = getattr(warp, name)
-    if chance is not None:
-        settings["seed"] = f"{chance.seed}, coupled" if is_coupled(chance) else chance.seed
-    return settings
+    shown = given(args, ("model", *NEEDS, *itertools.chain(*NEEDS.values())))
+    from ..trace.tracing import warp_and_seed
+
+    return shown | warp_and_seed(choice)
 
 
 def wants_colour(wish):

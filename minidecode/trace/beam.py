@@ -37,10 +37,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Tree:
-    """levels: the nodes of each step, best first. hypotheses: what the search returned."""
+    """levels: the nodes of each step, best first. hypotheses: what the search returned.
+
+    length_penalty: a hypothesis has score sum / length ** length_penalty.
+    """
 
     levels: list[list[Node]]
     hypotheses: list[Hypothesis]
+    length_penalty: float = 1.0
 
 
 def trace_beam(model, prompt, *, amateur=None, contrast=None, **options):
@@ -58,7 +62,7 @@ def trace_beam(model, prompt, *, amateur=None, contrast=None, **options):
         trace=grower,
         **options,
     )
-    return Tree(_mark(grower.levels, hypotheses), hypotheses)
+    return Tree(_mark(grower.levels, hypotheses), hypotheses, options.get("length_penalty", 1.0))
 
 
 class _Grower:

@@ -27,6 +27,9 @@ class Candidate:
     reach       under block verification, P_i of algorithm 2: with which probability the drafts up
                 to this one are kept, whatever becomes of those behind
     drawn       the uniform number that the token itself was drawn with
+    starts      where each of `ids` begins on the line from 0 to 1 that `drawn` points to: the
+                probability of all smaller ids in what was drawn from
+    least       in contrastive decoding, alpha times the expert's largest probability
     """
 
     token: int
@@ -43,6 +46,8 @@ class Candidate:
     uniform: float | None = None
     reach: float | None = None
     drawn: float | None = None
+    starts: tuple[float, ...] | None = None
+    least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,14 @@ def drawn_facts(draw, ids, residual=False):
         return {}
     if draw.noise is not None:
         return {"noise": at(draw.noise, ids)}
+    probs = np.asarray(draw.probs, np.float64)
+    before = np.concatenate([[0.0], np.cumsum(probs)])
+    divisor = float(before[-1])
     facts = {"drawn": draw.uniform}
+    if draw.uniform is not None and np.count_nonzero(probs) > 1:
+        facts["starts"] = at(before / divisor, ids)
     if residual:
-        divisor = float(np.sum(draw.probs, dtype=np.float64))
-        share = np.asarray(draw.probs, np.float64) / divisor
-        facts |= {"residual": at(share, ids), "divisor": divisor}
+        facts |= {"residual": at(probs / divisor, ids), "divisor": divisor}
     return facts
 
 

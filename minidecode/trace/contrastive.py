@@ -96,6 +96,7 @@ class _Listener:
             "ids": ids,
             "p": bars_of(ids, p_own, p, cuts),
             "q": bars_of(ids, q_own, q, q_cuts),
+            "least": self.contrast.alpha * float(p_own.max()),
             "scores": tuple(None if s == -np.inf else s for s in at(scores, ids)),
         }
 

@@ -11,7 +11,7 @@ from ..models.labels import Spelling
 from ..speculation.rounds import Round, acceptance
 from .beam import Tree
 from .candidates import Candidate, Traced
-from .terminal import WORDS, step_text, tree_lines
+from .terminal import KINDS, WORDS, step_text, tree_lines
 
 SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")
 DIGITS = 6  # of a number in the page
@@ -25,6 +25,7 @@ class Recording:
     prompt    its text
     settings  {name: value}, shown as they are
     names     of the two sides, such as target and draft; None where there is one side
+    about     what the algorithm does, in two sentences
     steps     what the decoder yielded, or for a beam search `tree`
     """
 
@@ -34,6 +35,7 @@ class Recording:
     names: tuple[str, str | None] = ("model", None)
     steps: list[Traced] = field(default_factory=list)
     tree: Tree | None = None
+    about: str = ""
 
     @property
     def finish_reason(self):
@@ -56,6 +58,26 @@ def summary(recording):
             share = f" ({rate:.0%})" if drafted else ""
             counts += f" in {len(rounds)} rounds, {accepted} of {drafted} drafts accepted{share}"
     return f"{counts}; ended: {recording.finish_reason}"
+
+
+def totals(recording):
+    """[(name, value)] of a whole text, as words."""
+    if recording.tree is not None:
+        weighed = sum(map(len, recording.tree.levels))
+        found = [("steps", len(recording.tree.levels)), ("hypotheses weighed", weighed)]
+        found.append(("returned", len(recording.tree.hypotheses)))
+    else:
+        steps = [traced.step for traced in recording.steps]
+        count = sum(len(step.tokens) for step in steps)
+        found = [("tokens", count)]
+        rounds = [step for step in steps if isinstance(step, Round)]
+        if rounds:
+            drafted, accepted, rate = acceptance((len(r.drafted), r.accepted) for r in rounds)
+            share = f" ({rate:.0%})" if drafted else ""
+            found.append((f"passes of the {recording.names[0]}", len(rounds)))
+            found.append(("tokens per pass", f"{count / len(rounds):.2f}"))
+            found.append(("drafts accepted", f"{accepted} of {drafted}{share}"))
+    return [*found, ("ended by", recording.finish_reason)]
 
 
 def page(recording, tokenizer, end_ids=()):
@@ -97,8 +119,9 @@ def _facts(recording, names):
     for traced in recording.steps:
         candidates = [_candidate(candidate, flow) for candidate in traced.candidates]
         drafted = getattr(traced.step, "drafted", ())
-        steps.append({"drafted": len(drafted), "candidates": candidates})
-    tree = recording.tree and _tree(recording.tree, flow)
+        rule = {"rule": traced.rule} if traced.rule else {}
+        steps.append({"drafted": len(drafted), "candidates": candidates} | rule)
+    tree = recording.tree and _tree(recording.tree, flow, names)
     ids = {
         i for traced in recording.steps for candidate in traced.candidates for i in candidate.ids
     }
@@ -107,7 +130,9 @@ def _facts(recording, names):
         ids |= {i for node in nodes if node.candidate for i in node.candidate.ids}
     return {
         "names": recording.names,
-        "summary": summary(recording),
+        "about": recording.about,
+        "totals": totals(recording),
+        "kinds": {kind: {"name": row.name, "words": row.words} for kind, row in KINDS.items()},
         "reason": recording.finish_reason,
         "settings": recording.settings,
         "words": WORDS,
@@ -118,7 +143,7 @@ def _facts(recording, names):
     }
 
 
-def _tree(tree, flow):
+def _tree(tree, flow, names):
     levels = []
     for nodes in tree.levels:
         levels.append([])
@@ -128,8 +153,18 @@ def _tree(tree, flow):
                 name: getattr(node, name) for name in ("parent", "total", "fate", "rank", "best")
             }
             levels[-1].append(_compact({"candidate": candidate, **rest}))
-    ends = [{"score": h.score, "reason": h.finish_reason} for h in tree.hypotheses]
-    return {"levels": levels, "hypotheses": _compact(ends)}
+    ends = [
+        {
+            "score": h.score,
+            "reason": h.finish_reason,
+            "sum": float(sum(h.logprobs)),
+            "length": len(h.tokens),
+            "text": "".join(map(Spelling(names.tokenizer, names.end_ids).feed, h.tokens)),
+        }
+        for h in tree.hypotheses
+    ]
+    penalty = float(tree.length_penalty)
+    return {"levels": levels, "hypotheses": _compact(ends), "penalty": penalty}
 
 
 def _candidate(candidate: Candidate, flow):
