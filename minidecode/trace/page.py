@@ -134,13 +134,21 @@ def _facts(recording, names):
         "totals": totals(recording),
         "kinds": {kind: {"name": row.name, "words": row.words} for kind, row in KINDS.items()},
         "reason": recording.finish_reason,
-        "settings": recording.settings,
+        "settings": {n: _readable(value) for n, value in recording.settings.items()},
         "words": WORDS,
         "prompt": recording.prompt,
         "labels": {str(i): names.label(i) for i in sorted(ids)},
         "steps": steps,
         "tree": tree,
     }
+
+
+def _readable(value):
+    """A setting as text: a function by its name, what holds several with commas between them."""
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = ", ".join(_readable(part) for part in value)
+        return f"({parts})" if len(value) > 1 else parts
+    return getattr(value, "__name__", None) or str(value)
 
 
 def _tree(tree, flow, names):

@@ -17,6 +17,8 @@ function plantTree() {
     node.item.step.candidates = node.candidate ? [node.candidate] : [];
   });
   byId("tree-section").hidden = levels.length === 0;
+  document.body.classList.add("has-tree");
+  listHypotheses();
   const tree = byId("tree");
   tree.style.height = `${ROW * Math.max(0, ...levels.map((nodes) => nodes.length)) + 40}px`;
   tree.append(edges(levels), ...levels.flat().map(nodeElement));
@@ -25,6 +27,27 @@ function plantTree() {
   if (entry) entry.tabIndex = 0;
   tree.addEventListener("keydown", walk);
   return best.filter((node) => node.candidate).map((node) => node.item);
+}
+
+/** The finished texts with how each came to its score. */
+function listHypotheses() {
+  const { hypotheses, penalty } = data.tree;
+  if (!hypotheses.length) return;
+  byId("hypotheses-section").hidden = false;
+  byId("score-rule").textContent =
+    `score = sum / length ** penalty, and the penalty is ${penalty}: the highest score is the best.`;
+  const titles = ["", "text", "sum", "length", "score", "ended by"];
+  const head = titles.map((title) => make("th", { scope: "col" }, title));
+  const rows = hypotheses.map(({ score, reason, sum, length, text }, i) =>
+    make("tr", { class: i === 0 ? "best" : "" },
+      make("th", { scope: "row" }, i === 0 ? "best" : `#${i + 1}`),
+      make("td", { class: "text" }, text),
+      make("td", {}, number(sum)),
+      make("td", {}, length),
+      make("td", {}, `${number(sum)} / ${length} ** ${penalty} = ${number(score)}`),
+      make("td", {}, reason)));
+  byId("hypotheses").append(make("table", {},
+    make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
 }
 
 const left = (node) => 10 + COLUMN * node.level;
