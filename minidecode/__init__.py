@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from .speculation.drafts import ModelDraft, PromptLookupDraft
     from .speculation.loop import speculative, speculative_many, verify
     from .speculation.rounds import Round
+    from .trace.tracing import traced
 
 __all__ = [
     "BackendError",
@@ -64,6 +65,7 @@ __all__ = [
     "speculative",
     "speculative_contrastive",
     "speculative_many",
+    "traced",
     "verify",
 ]
 
@@ -93,6 +95,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
     "speculation.drafts": ["ModelDraft", "PromptLookupDraft"],
     "speculation.loop": ["speculative", "speculative_many", "verify"],
     "speculation.rounds": ["Round"],
+    "trace.tracing": ["traced"],
 }
 
 

@@ -14,7 +14,7 @@ PUBLIC = """
     BackendError CheckpointError ContextError Dice GumbelDice InputError LogitsError MinidecodeError
     ModelDraft PromptLookupDraft Result Round Score Step TableModel TokenizerError Warp beam_search
     contrastive exact generate generate_many greedy load sample score speculative
-    speculative_contrastive speculative_many verify
+    speculative_contrastive speculative_many traced verify
 """.split()  # noqa: SIM905
 
 WINGS = "kernels models decoding speculation proof trace measure plots cli".split()  # noqa: SIM905
