@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checks import check_batch
-from ..kernels import Packed, attention, gelu, layer_norm, linear
+from ..kernels import ACTIVATIONS, Packed, attention, layer_norm, linear
 from .kv_cache import KVCache
 from .weights import EMBEDDING, HEAD, Weights
 
@@ -131,7 +131,8 @@ class GPT2:
         return linear(merged.reshape(x.shape), *block.attn_c_proj)  # [n, d] -> [n, d]
 
     def _mlp(self, x, block):
-        hidden = gelu(linear(self._norm(x, block.ln_2), *block.mlp_c_fc))  # [n, d] -> [n, n_inner]
+        activation = ACTIVATIONS[self.config.activation_function]
+        hidden = activation(linear(self._norm(x, block.ln_2), *block.mlp_c_fc))  # -> [n, n_inner]
         return linear(hidden, *block.mlp_c_proj)  # [n, n_inner] -> [n, d]
 
     def _norm(self, x, weights):
