@@ -125,7 +125,9 @@ def add_beams(parser):
     parser.add_argument(
         "--early-stopping", choices=("true", "false", "never"), help="default: false"
     )
-    parser.add_argument("--num-return-sequences", type=int, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--num-return-sequences", type=int, metavar="N", help="texts to return (default: 1)"
+    )
 
 
 def check_dependants(args):
@@ -233,7 +235,8 @@ def beam_options(args):
     """The arguments of `generate` for beam search."""
     if args.num_beams is None:
         return {}
-    options = {"num_beams": args.num_beams, **given(args, NEEDS["num_beams"])}
+    names = (*NEEDS["num_beams"], "num_return_sequences")
+    options = {"num_beams": args.num_beams, **given(args, names)}
     if args.early_stopping in ("true", "false"):
         options["early_stopping"] = args.early_stopping == "true"
     return options
