@@ -3,7 +3,9 @@
 import dataclasses
 import difflib
 import functools
+import html
 import inspect
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -158,7 +160,10 @@ def _choose_beams(model, draft, amateur, options):
 # Whole texts
 
 
-@dataclass(frozen=True)
+SURPRISING = 10.0  # nats at which the ground of a token is darkest
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """A finished run.
 
@@ -180,6 +185,35 @@ class Result:
     hypotheses: tuple[Hypothesis, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
     sequences: tuple["Result", ...] = ()
+    tokenizer: Tokenizer | None = dataclasses.field(default=None, compare=False)
+
+    def __repr__(self):
+        what = repr(self.text) if self.text is not None else self.tokens
+        return f"Result({what}, {self._facts()})"
+
+    def __str__(self):
+        return repr(self) if self.text is None else self.text
+
+    def _repr_html_(self):
+        """What a notebook shows: the text, each token on a ground as dark as it was surprising."""
+        if self.logprobs and self.tokenizer is not None:
+            text = "".join(_shaded(each, self.tokenizer) for each in self.logprobs)
+        else:
+            text = html.escape(str(self))
+        return f'<div style="white-space: pre-wrap">{text}</div><small>{self._facts()}</small>'
+
+    def _facts(self):
+        rate = self.stats.get("tokens_per_second")
+        speed = f", {rate:.3g} tokens/s" if rate else ""
+        return f"{len(self.tokens)} tokens, {self.finish_reason}{speed}"
+
+
+def _shaded(found, tokenizer):
+    text = tokenizer.token_bytes(found.token).decode("utf-8", errors="replace")
+    surprise = min(1.0, -found.logprob / SURPRISING)
+    about = f"probability {math.exp(found.logprob):.3g}"
+    ground = f"background: rgba(230, 120, 0, {0.7 * surprise:.2f})"
+    return f'<span style="{ground}" title="{about}">{html.escape(text)}</span>'
 
 
 def _with_settings(function):
@@ -423,6 +457,7 @@ class Gatherer:
     """Puts a `Result` together from steps as they come."""
 
     def __init__(self, tokenizer=None, stop=(), on_text=None):
+        self.tokenizer = tokenizer
         self.stream = TextStream(tokenizer, stop) if tokenizer is not None else None
         self.on_text = on_text
         self.steps, self.pieces = [], []
@@ -455,7 +490,7 @@ class Gatherer:
             stats |= speculation_stats(self.steps, stats["seconds"])
         text = "".join(self.pieces) if self.stream is not None else None
         logprobs = tuple(each for step in self.steps for each in step.logprobs)
-        return Result(tokens, reason, text, stats, logprobs=logprobs)
+        return Result(tokens, reason, text, stats, logprobs=logprobs, tokenizer=self.tokenizer)
 
     def _show(self, piece):
         self.pieces.append(piece)

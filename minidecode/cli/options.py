@@ -25,15 +25,17 @@ def add_decoding(parser, max_new_tokens):
     """All options of a decoder; max_new_tokens is the default."""
     add_prompt(parser)
     add_model(parser)
-    parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
-    add_warp(parser)
-    parser.add_argument(
+    sampling = parser.add_argument_group("sampling")
+    sampling.add_argument("--greedy", action="store_true", help="always take the likeliest token")
+    add_warp(sampling)
+    sampling.add_argument(
         "--mirostat",
         type=float,
         metavar="BITS",
         help="cut so that the surprise per token stays near this; alone unless more is set",
     )
     parser.add_argument(
+        "-n",
         "--max-new-tokens",
         type=int,
         default=max_new_tokens,
@@ -43,11 +45,12 @@ def add_decoding(parser, max_new_tokens):
     parser.add_argument(
         "--min-new-tokens", type=int, metavar="N", help="no end token before so many (default: 0)"
     )
-    add_draft(parser)
-    add_contrast(parser)
+    add_draft(parser.add_argument_group("speculative decoding"))
+    add_contrast(parser.add_argument_group("contrastive decoding"))
     add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
-    add_beams(parser)
-    parser.add_argument(
+    add_beams(parser.add_argument_group("beam search"))
+    sampling.add_argument(
+        "-s",
         "--seed",
         type=int,
         help="same seed, same text (default: a fresh one); greedy and beam search need none",

@@ -93,6 +93,9 @@ class Dice:
         self.seed = check_seed(seed)
         self._generator = np.random.default_rng(self.seed)
 
+    def __repr__(self):
+        return f"Dice({self.seed})"
+
     def uniform(self):
         """The next random number, in [0, 1)."""
         return self._generator.random()
@@ -134,6 +137,9 @@ class GumbelDice:
     def __init__(self, seed=None):
         self.seed = check_seed(seed)
         self._key = _philox_key(self.seed)
+
+    def __repr__(self):
+        return f"GumbelDice({self.seed})"
 
     def noise(self, position, size):
         """g(seed, position) for tokens 0 .. size-1; a longer vocabulary only appends."""
