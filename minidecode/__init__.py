@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # what editors and type checkers read
     from .decoding.beam import beam_search
     from .decoding.chance import Dice, GumbelDice
+    from .decoding.context import Context
     from .decoding.contrastive import contrastive
     from .decoding.greedy import greedy
     from .decoding.sampling import sample
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
 __all__ = [
     "BackendError",
     "CheckpointError",
+    "Context",
     "ContextError",
     "Dice",
     "GumbelDice",
@@ -72,6 +74,7 @@ __all__ = [
 _HOMES = {  # where each name is imported from when it is first asked for: the package opens at once
     "decoding.beam": ["beam_search"],
     "decoding.chance": ["Dice", "GumbelDice"],
+    "decoding.context": ["Context"],
     "decoding.contrastive": ["contrastive"],
     "decoding.greedy": ["greedy"],
     "decoding.sampling": ["sample"],

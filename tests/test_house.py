@@ -11,8 +11,9 @@ PACKAGE = Path(minidecode.__file__).parent
 FILES = sorted(p for p in PACKAGE.rglob("*.py") if "weights" not in p.parts)
 
 PUBLIC = """
-    BackendError CheckpointError ContextError Dice GumbelDice InputError LogitsError MinidecodeError
-    ModelDraft PromptLookupDraft Result Round Score Step TableModel TokenizerError Warp beam_search
+    BackendError CheckpointError Context ContextError Dice GumbelDice InputError LogitsError
+    MinidecodeError ModelDraft PromptLookupDraft Result Round Score Step TableModel TokenizerError
+    Warp beam_search
     contrastive exact generate generate_many greedy load sample score speculative
     speculative_contrastive speculative_many traced verify
 """.split()  # noqa: SIM905

@@ -25,15 +25,17 @@ def add_decoding(parser, max_new_tokens):
     """All options of a decoder; max_new_tokens is the default."""
     add_prompt(parser)
     add_model(parser)
-    parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
-    add_warp(parser)
-    parser.add_argument(
+    sampling = parser.add_argument_group("sampling")
+    sampling.add_argument("--greedy", action="store_true", help="always take the likeliest token")
+    add_warp(sampling)
+    sampling.add_argument(
         "--mirostat",
         type=float,
         metavar="BITS",
         help="cut so that the surprise per token stays near this; alone unless more is set",
     )
     parser.add_argument(
+        "-n",
         "--max-new-tokens",
         type=int,
         default=max_new_tokens,
@@ -43,11 +45,12 @@ def add_decoding(parser, max_new_tokens):
     parser.add_argument(
         "--min-new-tokens", type=int, metavar="N", help="no end token before so many (default: 0)"
     )
-    add_draft(parser)
-    add_contrast(parser)
+    add_draft(parser.add_argument_group("speculative decoding"))
+    add_contrast(parser.add_argument_group("contrastive decoding"))
     add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
-    add_beams(parser)
-    parser.add_argument(
+    add_beams(parser.add_argument_group("beam search"))
+    sampling.add_argument(
+        "-s",
         "--seed",
         type=int,
         help="same seed, same text (default: a fresh one); greedy and beam search need none",
@@ -125,7 +128,9 @@ def add_beams(parser):
     parser.add_argument(
         "--early-stopping", choices=("true", "false", "never"), help="default: false"
     )
-    parser.add_argument("--num-return-sequences", type=int, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--num-return-sequences", type=int, metavar="N", help="texts to return (default: 1)"
+    )
 
 
 def check_dependants(args):
@@ -233,7 +238,8 @@ def beam_options(args):
     """The arguments of `generate` for beam search."""
     if args.num_beams is None:
         return {}
-    options = {"num_beams": args.num_beams, **given(args, NEEDS["num_beams"])}
+    names = (*NEEDS["num_beams"], "num_return_sequences")
+    options = {"num_beams": args.num_beams, **given(args, names)}
     if args.early_stopping in ("true", "false"):
         options["early_stopping"] = args.early_stopping == "true"
     return options

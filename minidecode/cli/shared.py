@@ -19,6 +19,7 @@ SAMPLING_ONLY = tuple(name for name, row in OPTIONS.items() if row.shapes)
 
 def add_model(parser):
     parser.add_argument(
+        "-m",
         "--model",
         default=DEFAULT_MODEL,
         help="an embedded model, a directory or a Hugging Face id (default: %(default)s)",
@@ -43,12 +44,16 @@ def add_prompt(parser):
     parser.add_argument("--prompt-file", metavar="FILE", help="read the prompt from a UTF-8 file")
 
 
+SHORT = {"temperature": ["-t"]}
+
+
 def add_warp(parser, text=lambda row: row.help):
     """An option for every setting of `Warp`; text(row) is its line in the help."""
     for row in OPTIONS.values():
         how = {"action": "append"} if row.kind.several else {}
         kind, metavar = row.kind.parse, row.kind.metavar
-        parser.add_argument(row.option, type=kind, help=text(row), metavar=metavar, **how)
+        flags = [*SHORT.get(row.name, ()), row.option]
+        parser.add_argument(*flags, type=kind, help=text(row), metavar=metavar, **how)
 
 
 def is_given(value):
@@ -143,6 +148,14 @@ def _bytes_of(path, option):
         raise OSError(f"{option}: got {path}, {wanted} ({error.strerror})") from None
     except ValueError as error:  # a path that can be none
         raise InputError(f"{option}: got {path!r}, a path was wanted ({error})") from None
+
+
+def read_prompts(path):
+    """The lines of a UTF-8 file that are not blank."""
+    prompts = [line for line in read_text(path, "--prompts").splitlines() if line.strip()]
+    if not prompts:
+        raise InputError(f"{path}: got no prompt, at least one line was wanted")
+    return prompts
 
 
 def _standard_input():

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from ..errors import InputError
 from ..generation import NEEDS, choose
 from ..trace.terminal import head_lines, legend, legend_lines, step_lines, tree_lines
 from .options import (
@@ -49,6 +50,8 @@ def add(subparsers):
 
 def run(args):
     check_dependants(args)
+    if args.num_beams is None and args.num_return_sequences is not None:
+        raise InputError("--num-return-sequences has no effect without --num-beams")
     options = drawing_options(args)
     if args.html not in (None, "-"):
         check_place("--html", args.html)
@@ -88,7 +91,8 @@ def run(args):
 
 def settings_shown(args, choice):
     """What was asked for, by name, with the defaults of the command."""
-    shown = given(args, ("model", *NEEDS, *itertools.chain(*NEEDS.values())))
+    names = ("model", *NEEDS, *itertools.chain(*NEEDS.values()), "num_return_sequences")
+    shown = given(args, names)
     from ..trace.tracing import warp_and_seed
 
     return shown | warp_and_seed(choice)

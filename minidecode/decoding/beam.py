@@ -19,6 +19,7 @@ import numpy as np
 
 from ..checks import real, shown, whole
 from ..errors import InputError
+from .context import Context
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .contrastive import Contrast, both
 from .logprobs import TokenLogprobs, rescored
@@ -81,6 +82,10 @@ class _Beam:
         """The tokens and log-probabilities with one more token; row [V]: what it may add."""
         return [*self.tokens, token], [*self.logprobs, float(row[token])]
 
+    def unread(self, prompt, i):
+        """The tokens of its text that model i has not read: the newest, or first the prompt."""
+        return self.tokens[-1:] or prompt[self.caches[i].length :]
+
     def read(self, token):
         """The text with one more token."""
         if self.stream is None:
@@ -106,6 +111,7 @@ def beam_search(
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
     amateur: Model | None = None,
     contrast: Contrast | None = None,
     logprobs: int | None = None,
@@ -147,6 +153,7 @@ def beam_search(
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )
     warp = run.warped(warp)
     penalties, bans = warp.only(PENALTY), warp.only(BAN)
@@ -154,12 +161,13 @@ def beam_search(
         return [Hypothesis([], 0.0, [], run.finish_reason)]
     finished = _Finished(num_beams, num_return_sequences, length_penalty, early_stopping)
 
-    beams = [_Beam([], [], 0.0, [m.new_cache() for m in models], run.stream)]
+    beams = [
+        _Beam([], [], 0.0, [run.new_cache(m, role) for role, m in enumerate(models)], run.stream)
+    ]
     for length in range(1, run.limit + 1):
-        pending = [beam.tokens[-1:] or run.prompt for beam in beams]
         scores = [  # b of [V]
             _token_scores(rows, run.prompt + beam.tokens, penalties, bans, contrast)
-            for beam, rows in zip(beams, _advance(models, beams, pending))
+            for beam, rows in zip(beams, _advance(models, beams, run.prompt))
         ]
         at_limit = run.full if length == run.limit else None
         branches = _sort_out(beams, scores, run.eos, at_limit, finished)
@@ -185,10 +193,10 @@ def beam_search(
     ]
 
 
-def _advance(models, beams, pending):
-    """For each beam the logits [V] of each model after the pending tokens; one pass a model."""
+def _advance(models, beams, prompt):
+    """For each beam the logits [V] of each model after its text; one pass for each model."""
     rows = [
-        model.forward_many([(tokens, beam.caches[i]) for tokens, beam in zip(pending, beams)])
+        model.forward_many([(beam.unread(prompt, i), beam.caches[i]) for beam in beams])
         for i, model in enumerate(models)
     ]
     return [[row[-1] for row in one_beam] for one_beam in zip(*rows)]

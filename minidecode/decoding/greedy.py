@@ -6,6 +6,7 @@ It is sampling at temperature 0, where the distribution is one-hot and nothing i
 from collections.abc import Iterator
 from dataclasses import replace
 
+from .context import Context
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .run import FROM_MODEL
 from .sampling import sample
@@ -26,6 +27,7 @@ def greedy(
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
 ) -> Iterator[Step]:
     """Yield one `Step` per token. The limits are those of `Run`.
 
@@ -49,4 +51,5 @@ def greedy(
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )

@@ -57,6 +57,13 @@ class GPT2:
         self.blocks = [_read_block(weights, f"h.{i}.") for i in range(config.n_layer)]
         self.ln_f = _read_vectors(weights, "ln_f")
 
+    def __repr__(self):
+        layers, width = self.config.n_layer, self.config.n_embd
+        return (
+            f"GPT2({layers} layers, width {width}, {self.vocab_size} ids, "
+            f"{self.n_positions} positions, {self.dtype})"
+        )
+
     def named_weights(self):
         """(name, vector or packed matrix) of all, under the names of the checkpoint."""
         yield EMBEDDING, self.embedding

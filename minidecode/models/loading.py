@@ -1,6 +1,7 @@
 """From a name to the model: one that comes with minidecode, a directory, or Hugging Face's."""
 
 import contextlib
+import difflib
 import logging
 import os
 import re
@@ -147,7 +148,9 @@ def _fetch(name, progress):
     else:
         return Path(path)
     embedded = " or ".join(EMBEDDED)
-    raise CheckpointError(f"{name}: is no directory and not {embedded}, and {reason}")
+    near = difflib.get_close_matches(str(name), EMBEDDED, n=1, cutoff=0.8)
+    meant = f"; {near[0]} was perhaps meant" if near else ""
+    raise CheckpointError(f"{name}: is no directory and not {embedded}, and {reason}{meant}")
 
 
 def _hub_answers(name):

@@ -9,6 +9,7 @@ is that of `contrastive` with the same warp, and its greedy text the same.
 import time
 from collections.abc import Callable, Iterator
 
+from ..decoding.context import Context
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.contrastive import Contrast, both
 from ..decoding.run import FROM_MODEL, Run
@@ -65,6 +66,7 @@ def speculative_contrastive(
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
 ) -> Iterator[Round]:
     """Yield one `Round` for each pass of the expert.
 
@@ -105,4 +107,5 @@ def speculative_contrastive(
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )
