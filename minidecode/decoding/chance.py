@@ -23,7 +23,7 @@ def as_chance(chance):
     """`chance`, or a fresh `Dice` where it is None; `InputError` for what is none."""
     if chance is None:
         return Dice()
-    if not (hasattr(chance, "choose") and hasattr(chance, "accept")):
+    if not hasattr(chance, "choose"):  # `accept` is asked for by speculation alone
         hint = f"; Dice({chance}) has that seed" if is_whole(chance) else ""
         raise InputError(f"chance: got {shown(chance)}, a Dice or GumbelDice was wanted{hint}")
     return chance

@@ -85,7 +85,8 @@ def records_of(distribution, start, tokens) -> tuple[TokenLogprobs, ...]:
 def rescored(models, prompt, tokens, distribution, n) -> tuple[TokenLogprobs, ...]:
     """The records of a finished text, with one pass of each model over it, BLOCK rows at a time."""
     text, noted = [*prompt, *tokens], Noted(distribution, n)
-    caches, found = [model.new_cache() for model in models], []
+    caches = [model.new_cache() for model in models]
+    found: list[TokenLogprobs] = []
     for start in range(len(prompt), len(text), BLOCK):
         end = min(start + BLOCK, len(text))
         rows = [  # for each model [end - start, V]

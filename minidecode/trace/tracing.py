@@ -17,7 +17,7 @@ from .sampling import trace_sample
 from .speculative import trace_speculative
 from .terminal import head_lines, step_lines, tree_lines
 
-TRACERS = {
+TRACERS: dict[Any, Any] = {
     generation.sample: trace_sample,
     generation.beam_search: trace_beam,
     generation.contrastive: trace_contrastive,
