@@ -418,7 +418,9 @@ def generate_many(
     return [gatherer.result() for gatherer in gatherers]
 
 
-MANY = {  # the decoders that serve several texts with one pass, by those that serve one
+MANY: dict[
+    Any, Callable
+] = {  # the decoders that serve several texts with one pass, by those that serve one
     sample: sample_many,
     contrastive: contrastive_many,
     speculative: speculative_many,

@@ -273,11 +273,6 @@ def test_same_chance_same_text():
 # --- the loop -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def storytellers():
-    return [minidecode.load(f"storyteller-{size}m")[0] for size in (6, 1)]
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['prompt'][0]}-{c['alpha']}")
 def test_golden_texts(storytellers, case):
     expert, amateur = storytellers

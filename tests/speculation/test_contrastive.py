@@ -6,7 +6,7 @@ from builders import Fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minidecode import Dice, GumbelDice, TableModel, Warp, exact, load
+from minidecode import Dice, GumbelDice, TableModel, Warp, exact
 from minidecode.decoding.contrastive import contrastive
 from minidecode.kernels import backend
 from minidecode.proof.suite import ticking_clock
@@ -83,26 +83,27 @@ needs_native = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def pair():
-    return load("storyteller-6m")[0], load("storyteller-1m")[0]
-
-
 @needs_native
 @pytest.mark.parametrize("k", [1, 3, 6])
 @pytest.mark.parametrize("alpha, beta", [(0.1, None), (0.05, 0.5), (1.0, None)])
-def test_greedy_text_is_the_same(pair, k, alpha, beta):
+def test_greedy_text_is_the_same(storytellers, k, alpha, beta):
     for prompt in ([629, 534, 259, 439], [426, 719, 342], [7]):
         options = {"alpha": alpha, "beta": beta, "max_new_tokens": 24}
-        wanted = ids(contrastive(*pair, prompt, **options))
-        assert ids(speculative_contrastive(*pair, prompt, num_draft_tokens=k, **options)) == wanted
+        wanted = ids(contrastive(*storytellers, prompt, **options))
+        assert (
+            ids(speculative_contrastive(*storytellers, prompt, num_draft_tokens=k, **options))
+            == wanted
+        )
 
 
 @needs_native
-def test_coupled_text_is_the_same(pair):
+def test_coupled_text_is_the_same(storytellers):
     options = {"warp": Warp(temperature=0.9), "max_new_tokens": 24}
-    wanted = ids(contrastive(*pair, [629], chance=GumbelDice(4), **options))
-    assert ids(speculative_contrastive(*pair, [629], chance=GumbelDice(4), **options)) == wanted
+    wanted = ids(contrastive(*storytellers, [629], chance=GumbelDice(4), **options))
+    assert (
+        ids(speculative_contrastive(*storytellers, [629], chance=GumbelDice(4), **options))
+        == wanted
+    )
 
 
 def test_the_shorter_context_ends_both_alike():

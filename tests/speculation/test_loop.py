@@ -19,7 +19,6 @@ from minidecode import (
     exact,
     generate,
     greedy,
-    load,
     sample,
     speculative,
     speculative_many,
@@ -192,11 +191,6 @@ def test_an_id_that_the_target_lacks_is_rejected_with_its_residual(rule):
 # Texts, bit for bit where the kernels allow it
 
 
-@pytest.fixture(scope="module")
-def pair():
-    return load("storyteller-6m")[0], load("storyteller-1m")[0]
-
-
 def gap_is_clear(model, tokens, start):
     """Whether no greedy choice hangs on rounding, which NumPy's kernels do not fix."""
     logits = model.forward(tokens[:-1], model.new_cache(), n_logits=len(tokens) - start)
@@ -219,8 +213,8 @@ def assert_same(got, wanted, model, prompt):
     ),
     st.booleans(),
 )
-def test_greedy_text_is_that_of_greedy(pair, prompt, k, schedule, warp, lookup):
-    target, draft = pair
+def test_greedy_text_is_that_of_greedy(storytellers, prompt, k, schedule, warp, lookup):
+    target, draft = storytellers
     draft = PromptLookupDraft() if lookup else draft
     options = {"warp": warp, "max_new_tokens": 24}
     got = ids(speculative(target, draft, prompt, num_draft_tokens=k, schedule=schedule, **options))
@@ -235,8 +229,8 @@ def test_greedy_text_is_that_of_greedy(pair, prompt, k, schedule, warp, lookup):
     st.sampled_from([Warp(), Warp(temperature=0.8, top_p=0.95), Warp(top_k=20, epsilon=0.01)]),
     st.integers(0, 2**32),
 )
-def test_coupled_text_is_that_of_plain_sampling(pair, prompt, k, schedule, warp, seed):
-    target, draft = pair
+def test_coupled_text_is_that_of_plain_sampling(storytellers, prompt, k, schedule, warp, seed):
+    target, draft = storytellers
     options = {"warp": warp, "max_new_tokens": 24}
     wanted = ids(sample(target, prompt, chance=GumbelDice(seed), **options))
     got = ids(
@@ -487,8 +481,8 @@ def test_no_token_is_computed_twice():
     assert draft.fed <= 3 + new - 1 + rejected
 
 
-def test_state_does_not_leak_from_one_call_to_the_next(pair):
-    target, draft = pair
+def test_state_does_not_leak_from_one_call_to_the_next(storytellers):
+    target, draft = storytellers
     draft = ModelDraft(draft)
     options = {"warp": Warp(temperature=0.7), "max_new_tokens": 20}
     first = list(speculative(target, draft, [629, 534], chance=Dice(1), **options))
@@ -498,8 +492,8 @@ def test_state_does_not_leak_from_one_call_to_the_next(pair):
     assert [s.accepted for s in first] == [s.accepted for s in again]
 
 
-def test_seeds_decide_the_text(pair):
-    target, draft = pair
+def test_seeds_decide_the_text(storytellers):
+    target, draft = storytellers
 
     def text(seed):
         return ids(
@@ -513,8 +507,8 @@ def test_seeds_decide_the_text(pair):
 
 
 @pytest.mark.parametrize("coupled", [False, True])
-def test_each_of_many_is_what_it_is_alone(pair, coupled):
-    target, draft = pair
+def test_each_of_many_is_what_it_is_alone(storytellers, coupled):
+    target, draft = storytellers
     prompts = [[629, 534, 259, 439], [426], [7, 8, 9], [629]]
     warp = Warp() if coupled else GREEDY
     chances = [GumbelDice(i) if coupled else Dice(i) for i in range(len(prompts))]
