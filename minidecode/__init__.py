@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from .decoding.beam import beam_search
     from .decoding.chance import Dice, GumbelDice
     from .decoding.contrastive import contrastive
+    from .decoding.contrastive_search import contrastive_search
     from .decoding.greedy import greedy
     from .decoding.sampling import sample
     from .decoding.step import Step
@@ -52,6 +53,7 @@ __all__ = [
     "Warp",
     "beam_search",
     "contrastive",
+    "contrastive_search",
     "exact",
     "generate",
     "generate_many",
@@ -68,6 +70,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
     "decoding.beam": ["beam_search"],
     "decoding.chance": ["Dice", "GumbelDice"],
     "decoding.contrastive": ["contrastive"],
+    "decoding.contrastive_search": ["contrastive_search"],
     "decoding.greedy": ["greedy"],
     "decoding.sampling": ["sample"],
     "decoding.step": ["Step"],

@@ -11,6 +11,7 @@ from typing import Any
 from .decoding.beam import Hypothesis, beam_search
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .decoding.contrastive import Contrast, contrastive
+from .decoding.contrastive_search import contrastive_search
 from .decoding.mirostat import Mirostat
 from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
@@ -26,6 +27,7 @@ from .speculation.rounds import Round, speculation_stats
 NEEDS = {  # options that only have an effect beside another
     "draft": ("num_draft_tokens", "schedule", "verify", "clock"),
     "amateur": ("alpha", "beta", "amateur_temperature"),
+    "penalty_alpha": (),
     "num_beams": ("length_penalty", "early_stopping", "num_return_sequences", "trace"),
 }
 
@@ -46,6 +48,7 @@ SAMPLING = Decoder("Ancestral sampling", ("model", None), sample)
 GREEDY = Decoder("Greedy decoding", ("model", None), sample)
 BEAMS = Decoder("Beam search", ("model", None), beam_search)
 CONTRASTIVE_BEAMS = Decoder("Beam search", ("expert", "amateur"), beam_search)
+CONTRASTIVE_SEARCH = Decoder("Contrastive search", ("model", None), contrastive_search)
 SPECULATIVE = Decoder("Speculative decoding", ("target", "draft"), speculative)
 CONTRASTIVE = Decoder("Contrastive decoding", ("expert", "amateur"), contrastive)
 SPECULATIVE_CONTRASTIVE = Decoder(
@@ -64,7 +67,9 @@ class Choice:
     @property
     def draws(self) -> bool:
         """Whether chance has a part in the text."""
-        return self.decoder.function is not beam_search and self.options["warp"].temperature != 0
+        if self.decoder.function in (beam_search, contrastive_search):
+            return False
+        return self.options["warp"].temperature != 0
 
     def start(self, prompt: Prompt) -> Any:
         """The steps of the decoder; of beam search, the hypotheses."""
@@ -82,12 +87,15 @@ def choose(model: Model, options: dict[str, Any]) -> Choice:
     if without is not None:
         raise InputError("{}: has no effect without {}".format(*without))
     draft, amateur = options.pop("draft", None), options.pop("amateur", None)
-    others = {"draft": draft, "amateur": amateur, "num_beams": options.get("num_beams")}
+    others = {"draft": draft, "amateur": amateur}
+    others |= {name: options.get(name) for name in ("num_beams", "penalty_alpha")}
     for name, value in others.items():  # its state could not be rolled back
         if "mirostat" in options and value is not None:
             raise InputError(f"mirostat: cannot be combined with {name}, it is for sampling alone")
     if "num_beams" in options:
         return _choose_beams(model, draft, amateur, options)
+    if "penalty_alpha" in options:
+        return _choose_search(model, draft, amateur, options)
     _put_warp(options, contrastive=amateur is not None)
     if draft is None and amateur is None:
         greedy = options["warp"].temperature == 0
@@ -130,17 +138,34 @@ def _settings(options):
     return encode_texts(SETTINGS, settings, options.get("tokenizer"))
 
 
-def _choose_beams(model, draft, amateur, options):
-    given = options if draft is None else options | {"draft": draft}
-    for name in ("chance", "draft"):
-        if name in given:
-            raise InputError(f"{name}: has no effect with beam search")
+def _refuse(given, names, decoder):
+    for name in names:
+        if given.get(name) is not None:
+            raise InputError(f"{name}: has no effect with {decoder}")
+
+
+def _put_penalties(options, decoder):
+    """The penalties and bans among the options become `warp`; what shapes is refused."""
     settings = _settings(options)
     for name in settings:
         if SETTINGS[name].shapes:
-            raise InputError(f"{name}: has no effect with beam search")
+            raise InputError(f"{name}: has no effect with {decoder}")
     if settings:
         options["warp"] = Warp(**settings)
+
+
+def _choose_search(model, draft, amateur, options):
+    given = options | {"draft": draft, "amateur": amateur}
+    _refuse(given, ("chance", "draft", "amateur"), "contrastive search")
+    own = {name: options.pop(name) for name in ("top_k",) if name in options}
+    _put_penalties(options, "contrastive search")
+    return Choice(CONTRASTIVE_SEARCH, (model,), options | own)
+
+
+def _choose_beams(model, draft, amateur, options):
+    given = options if draft is None else options | {"draft": draft}
+    _refuse(given, ("chance", "draft", "penalty_alpha"), "beam search")
+    _put_penalties(options, "beam search")
     contrast = {name: options.pop(name) for name in NEEDS["amateur"] if name in options}
     if amateur is None:
         return Choice(BEAMS, (model,), options)
@@ -206,6 +231,7 @@ def generate(
     alpha: float | None = None,
     beta: float | None = None,
     amateur_temperature: float | None = None,
+    penalty_alpha: float | None = None,
     num_beams: int | None = None,
     length_penalty: float | None = None,
     early_stopping: bool | str | None = None,
@@ -223,14 +249,15 @@ def generate(
                       num_draft_tokens, schedule, verify and clock as in `speculative`
     amateur           contrastive, with alpha, beta and amateur_temperature as in `contrastive`;
                       where it is the draft too, speculative contrastive
+    penalty_alpha     contrastive search, with top_k as in `contrastive_search`
     num_beams         beam search, with length_penalty, early_stopping, num_return_sequences and
                       trace as in `beam_search`
 
     prompt: ids, or text when `tokenizer` is given. max_new_tokens, min_new_tokens, eos, stop: as in
     `Run`. settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; with
-    a tokenizer bad_words may be texts. Beam search takes penalties and bans alone. on_step is
-    called with each `Step`, on_text with each piece of text as it becomes certain. Errors:
-    `InputError` for an option without effect too.
+    a tokenizer bad_words may be texts. Beam and contrastive search take penalties and bans alone.
+    on_step is called with each `Step`, on_text with each piece of text as it becomes certain.
+    Errors: `InputError` for an option without effect too.
     """
     options = {
         "tokenizer": tokenizer,
@@ -250,6 +277,7 @@ def generate(
         "alpha": alpha,
         "beta": beta,
         "amateur_temperature": amateur_temperature,
+        "penalty_alpha": penalty_alpha,
         "num_beams": num_beams,
         "length_penalty": length_penalty,
         "early_stopping": early_stopping,

@@ -13,7 +13,7 @@ FILES = sorted(p for p in PACKAGE.rglob("*.py") if "weights" not in p.parts)
 PUBLIC = """
     BackendError CheckpointError ContextError Dice GumbelDice InputError LogitsError MinidecodeError
     ModelDraft PromptLookupDraft Result Round Step TableModel TokenizerError Warp beam_search
-    contrastive exact generate generate_many greedy load sample speculative
+    contrastive contrastive_search exact generate generate_many greedy load sample speculative
     speculative_contrastive speculative_many verify
 """.split()  # noqa: SIM905
 

@@ -45,12 +45,20 @@ def add_decoding(parser, max_new_tokens):
     )
     add_draft(parser)
     add_contrast(parser)
+    parser.add_argument(
+        "--penalty-alpha",
+        type=float,
+        metavar="FLOAT",
+        help="contrastive search: how much likeness to the text counts against a token, 0 to 1; "
+        "of --top-k candidates (default: 4)",
+    )
     add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
     add_beams(parser)
     parser.add_argument(
         "--seed",
         type=int,
-        help="same seed, same text (default: a fresh one); greedy and beam search need none",
+        help="same seed, same text (default: a fresh one); "
+        "greedy, beam and contrastive search need none",
     )
     parser.add_argument(
         "--stop",
@@ -132,8 +140,13 @@ def drawing_options(args):
     """What is sampled, and how: arguments of `generate` from the command line's."""
     settings = given_warp(args)
     if args.num_beams is not None:
-        names = (*SAMPLING_ONLY, "mirostat", "coupled", "greedy", "draft")
+        names = (*SAMPLING_ONLY, "mirostat", "coupled", "greedy", "draft", "penalty_alpha")
         refuse_without_effect(args, names, "with --num-beams")
+        return settings
+    if args.penalty_alpha is not None:
+        shaping = [name for name in SAMPLING_ONLY if name != "top_k"]
+        names = (*shaping, "mirostat", "coupled", "greedy", "draft", "amateur")
+        refuse_without_effect(args, names, "with --penalty-alpha")
         return settings
     if args.greedy:
         refuse_without_effect(args, (*SAMPLING_ONLY, "mirostat", "coupled"), "with --greedy")
@@ -153,7 +166,7 @@ def drawing_options(args):
 
 def model_options(args):
     """Further arguments of `generate`: those of beams, amateur and draft; loads their models."""
-    options = beam_options(args) | contrast_options(args)
+    options = beam_options(args) | contrast_options(args) | given(args, ["penalty_alpha"])
     return options | draft_options(args, options.get("amateur"))
 
 

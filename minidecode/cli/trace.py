@@ -9,6 +9,7 @@ from pathlib import Path
 from .. import generation
 from ..decoding.chance import is_coupled
 from ..decoding.warp import SETTINGS, Warp
+from ..errors import InputError
 from ..generation import NEEDS, choose
 from .options import (
     add_decoding,
@@ -102,6 +103,8 @@ def trace(choice, prompt):
         generation.speculative: trace_speculative,
         generation.speculative_contrastive: trace_speculative_contrastive,
     }
+    if choice.decoder.function not in tracers:
+        raise InputError(f"trace: {choice.decoder.title.lower()} cannot be traced yet")
     return tracers[choice.decoder.function](*choice.models, prompt, **choice.options)
 
 
