@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from .decoding.chance import Dice, GumbelDice
     from .decoding.contrastive import contrastive
     from .decoding.contrastive_search import contrastive_search
+    from .decoding.diverse_beam import diverse_beam_search
     from .decoding.greedy import greedy
     from .decoding.sampling import sample
     from .decoding.step import Step
@@ -54,6 +55,7 @@ __all__ = [
     "beam_search",
     "contrastive",
     "contrastive_search",
+    "diverse_beam_search",
     "exact",
     "generate",
     "generate_many",
@@ -71,6 +73,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
     "decoding.chance": ["Dice", "GumbelDice"],
     "decoding.contrastive": ["contrastive"],
     "decoding.contrastive_search": ["contrastive_search"],
+    "decoding.diverse_beam": ["diverse_beam_search"],
     "decoding.greedy": ["greedy"],
     "decoding.sampling": ["sample"],
     "decoding.step": ["Step"],

@@ -12,6 +12,7 @@ from .decoding.beam import Hypothesis, beam_search
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .decoding.contrastive import Contrast, contrastive
 from .decoding.contrastive_search import contrastive_search
+from .decoding.diverse_beam import diverse_beam_search
 from .decoding.mirostat import Mirostat
 from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
@@ -28,7 +29,14 @@ NEEDS = {  # options that only have an effect beside another
     "draft": ("num_draft_tokens", "schedule", "verify", "clock"),
     "amateur": ("alpha", "beta", "amateur_temperature"),
     "penalty_alpha": (),
-    "num_beams": ("length_penalty", "early_stopping", "num_return_sequences", "trace"),
+    "num_beam_groups": ("diversity_penalty",),
+    "num_beams": (
+        "length_penalty",
+        "early_stopping",
+        "num_return_sequences",
+        "num_beam_groups",
+        "trace",
+    ),
 }
 
 
@@ -47,6 +55,7 @@ class Decoder:
 SAMPLING = Decoder("Ancestral sampling", ("model", None), sample)
 GREEDY = Decoder("Greedy decoding", ("model", None), sample)
 BEAMS = Decoder("Beam search", ("model", None), beam_search)
+DIVERSE_BEAMS = Decoder("Diverse beam search", ("model", None), diverse_beam_search)
 CONTRASTIVE_BEAMS = Decoder("Beam search", ("expert", "amateur"), beam_search)
 CONTRASTIVE_SEARCH = Decoder("Contrastive search", ("model", None), contrastive_search)
 SPECULATIVE = Decoder("Speculative decoding", ("target", "draft"), speculative)
@@ -54,6 +63,7 @@ CONTRASTIVE = Decoder("Contrastive decoding", ("expert", "amateur"), contrastive
 SPECULATIVE_CONTRASTIVE = Decoder(
     "Speculative contrastive decoding", ("expert", "amateur"), speculative_contrastive
 )
+BEAM_SEARCHES = (beam_search, diverse_beam_search)  # they return hypotheses, not steps
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class Choice:
     @property
     def draws(self) -> bool:
         """Whether chance has a part in the text."""
-        if self.decoder.function in (beam_search, contrastive_search):
+        if self.decoder.function in (*BEAM_SEARCHES, contrastive_search):
             return False
         return self.options["warp"].temperature != 0
 
@@ -166,6 +176,9 @@ def _choose_beams(model, draft, amateur, options):
     given = options if draft is None else options | {"draft": draft}
     _refuse(given, ("chance", "draft", "penalty_alpha"), "beam search")
     _put_penalties(options, "beam search")
+    if "num_beam_groups" in options:
+        _refuse(options | {"amateur": amateur}, ("amateur", "trace"), "diverse beam search")
+        return Choice(DIVERSE_BEAMS, (model,), options)
     contrast = {name: options.pop(name) for name in NEEDS["amateur"] if name in options}
     if amateur is None:
         return Choice(BEAMS, (model,), options)
@@ -236,6 +249,8 @@ def generate(
     length_penalty: float | None = None,
     early_stopping: bool | str | None = None,
     num_return_sequences: int | None = None,
+    num_beam_groups: int | None = None,
+    diversity_penalty: float | None = None,
     trace: list | None = None,
     on_step: Callable[[Step], Any] | None = None,
     on_text: Callable[[str], Any] | None = None,
@@ -251,7 +266,8 @@ def generate(
                       where it is the draft too, speculative contrastive
     penalty_alpha     contrastive search, with top_k as in `contrastive_search`
     num_beams         beam search, with length_penalty, early_stopping, num_return_sequences and
-                      trace as in `beam_search`
+                      trace as in `beam_search`; diverse with num_beam_groups, and
+                      diversity_penalty as in `diverse_beam_search`
 
     prompt: ids, or text when `tokenizer` is given. max_new_tokens, min_new_tokens, eos, stop: as in
     `Run`. settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; with
@@ -282,11 +298,13 @@ def generate(
         "length_penalty": length_penalty,
         "early_stopping": early_stopping,
         "num_return_sequences": num_return_sequences,
+        "num_beam_groups": num_beam_groups,
+        "diversity_penalty": diversity_penalty,
         "trace": trace,
     }
     check_names("generate", settings, [*options, "on_step", "on_text"])
     choice = choose(model, options | settings)
-    if choice.decoder.function is not beam_search:
+    if choice.decoder.function not in BEAM_SEARCHES:
         return collect(choice.start(prompt), tokenizer, stop, on_step, on_text)
     found: list[Hypothesis] = []
 

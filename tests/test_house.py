@@ -13,8 +13,8 @@ FILES = sorted(p for p in PACKAGE.rglob("*.py") if "weights" not in p.parts)
 PUBLIC = """
     BackendError CheckpointError ContextError Dice GumbelDice InputError LogitsError MinidecodeError
     ModelDraft PromptLookupDraft Result Round Step TableModel TokenizerError Warp beam_search
-    contrastive contrastive_search exact generate generate_many greedy load sample speculative
-    speculative_contrastive speculative_many verify
+    contrastive contrastive_search diverse_beam_search exact generate generate_many greedy load
+    sample speculative speculative_contrastive speculative_many verify
 """.split()  # noqa: SIM905
 
 WINGS = "kernels models decoding speculation proof trace measure plots cli".split()  # noqa: SIM905

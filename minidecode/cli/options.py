@@ -121,6 +121,18 @@ def add_beams(parser):
         "--early-stopping", choices=("true", "false", "never"), help="default: false"
     )
     parser.add_argument("--num-return-sequences", type=int, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--num-beam-groups",
+        type=int,
+        metavar="N",
+        help="diverse beam search: groups of beams, held off each other's tokens",
+    )
+    parser.add_argument(
+        "--diversity-penalty",
+        type=float,
+        metavar="FLOAT",
+        help="what a token costs for each beam of an earlier group that has it (default: 0.5)",
+    )
 
 
 def check_dependants(args):
@@ -207,7 +219,8 @@ def beam_options(args):
     """The arguments of `generate` for beam search."""
     if args.num_beams is None:
         return {}
-    options = {"num_beams": args.num_beams, **given(args, NEEDS["num_beams"])}
+    names = (*NEEDS["num_beams"], *NEEDS["num_beam_groups"])
+    options = {"num_beams": args.num_beams, **given(args, names)}
     if args.early_stopping in ("true", "false"):
         options["early_stopping"] = args.early_stopping == "true"
     return options
