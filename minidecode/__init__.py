@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from .decoding.greedy import greedy
     from .decoding.sampling import sample
     from .decoding.step import Step
+    from .decoding.stochastic_beam import stochastic_beam_search
     from .decoding.warp import Warp
     from .errors import (
         BackendError,
@@ -65,6 +66,7 @@ __all__ = [
     "speculative",
     "speculative_contrastive",
     "speculative_many",
+    "stochastic_beam_search",
     "verify",
 ]
 
@@ -77,6 +79,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
     "decoding.greedy": ["greedy"],
     "decoding.sampling": ["sample"],
     "decoding.step": ["Step"],
+    "decoding.stochastic_beam": ["stochastic_beam_search"],
     "decoding.warp": ["Warp"],
     "errors": [
         "BackendError",

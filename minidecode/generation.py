@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .checks import shown
 from .decoding.beam import Hypothesis, beam_search
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .decoding.contrastive import Contrast, contrastive
@@ -18,6 +19,7 @@ from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
 from .decoding.settings import encode_texts
 from .decoding.step import Step
+from .decoding.stochastic_beam import stochastic_beam_search
 from .decoding.stream import TextStream
 from .decoding.warp import SETTINGS, Warp, as_warp
 from .errors import InputError
@@ -35,6 +37,7 @@ NEEDS = {  # options that only have an effect beside another
         "early_stopping",
         "num_return_sequences",
         "num_beam_groups",
+        "stochastic",
         "trace",
     ),
 }
@@ -56,6 +59,7 @@ SAMPLING = Decoder("Ancestral sampling", ("model", None), sample)
 GREEDY = Decoder("Greedy decoding", ("model", None), sample)
 BEAMS = Decoder("Beam search", ("model", None), beam_search)
 DIVERSE_BEAMS = Decoder("Diverse beam search", ("model", None), diverse_beam_search)
+STOCHASTIC_BEAMS = Decoder("Stochastic beam search", ("model", None), stochastic_beam_search)
 CONTRASTIVE_BEAMS = Decoder("Beam search", ("expert", "amateur"), beam_search)
 CONTRASTIVE_SEARCH = Decoder("Contrastive search", ("model", None), contrastive_search)
 SPECULATIVE = Decoder("Speculative decoding", ("target", "draft"), speculative)
@@ -63,7 +67,8 @@ CONTRASTIVE = Decoder("Contrastive decoding", ("expert", "amateur"), contrastive
 SPECULATIVE_CONTRASTIVE = Decoder(
     "Speculative contrastive decoding", ("expert", "amateur"), speculative_contrastive
 )
-BEAM_SEARCHES = (beam_search, diverse_beam_search)  # they return hypotheses, not steps
+# They return hypotheses, not steps.
+BEAM_SEARCHES = (beam_search, diverse_beam_search, stochastic_beam_search)
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Choice:
     @property
     def draws(self) -> bool:
         """Whether chance has a part in the text."""
-        if self.decoder.function in (*BEAM_SEARCHES, contrastive_search):
+        if self.decoder.function in (beam_search, diverse_beam_search, contrastive_search):
             return False
         return self.options["warp"].temperature != 0
 
@@ -93,6 +98,8 @@ def choose(model: Model, options: dict[str, Any]) -> Choice:
     Errors: `InputError` for options that have no effect beside the others.
     """
     options = {n: value for n, value in options.items() if value is not None or n == "eos"}
+    if "stochastic" in options and not _flag("stochastic", options["stochastic"]):
+        del options["stochastic"]  # as if it were not given
     without = missing_need(options)
     if without is not None:
         raise InputError("{}: has no effect without {}".format(*without))
@@ -148,6 +155,12 @@ def _settings(options):
     return encode_texts(SETTINGS, settings, options.get("tokenizer"))
 
 
+def _flag(name, value):
+    if not isinstance(value, bool):
+        raise InputError(f"{name}: got {shown(value)}, True or False was wanted")
+    return value
+
+
 def _refuse(given, names, decoder):
     for name in names:
         if given.get(name) is not None:
@@ -173,11 +186,17 @@ def _choose_search(model, draft, amateur, options):
 
 
 def _choose_beams(model, draft, amateur, options):
-    given = options if draft is None else options | {"draft": draft}
+    given = options | {"draft": draft, "amateur": amateur}
+    if options.pop("stochastic", False):
+        others = ("length_penalty", "early_stopping", "num_beam_groups", "trace")
+        names = ("draft", "amateur", "penalty_alpha", *others)
+        _refuse(given, names, "stochastic beam search")
+        _put_warp(options, contrastive=False)
+        return Choice(STOCHASTIC_BEAMS, (model,), options)
     _refuse(given, ("chance", "draft", "penalty_alpha"), "beam search")
     _put_penalties(options, "beam search")
     if "num_beam_groups" in options:
-        _refuse(options | {"amateur": amateur}, ("amateur", "trace"), "diverse beam search")
+        _refuse(given, ("amateur", "trace"), "diverse beam search")
         return Choice(DIVERSE_BEAMS, (model,), options)
     contrast = {name: options.pop(name) for name in NEEDS["amateur"] if name in options}
     if amateur is None:
@@ -251,6 +270,7 @@ def generate(
     num_return_sequences: int | None = None,
     num_beam_groups: int | None = None,
     diversity_penalty: float | None = None,
+    stochastic: bool | None = None,
     trace: list | None = None,
     on_step: Callable[[Step], Any] | None = None,
     on_text: Callable[[str], Any] | None = None,
@@ -267,13 +287,14 @@ def generate(
     penalty_alpha     contrastive search, with top_k as in `contrastive_search`
     num_beams         beam search, with length_penalty, early_stopping, num_return_sequences and
                       trace as in `beam_search`; diverse with num_beam_groups, and
-                      diversity_penalty as in `diverse_beam_search`
+                      diversity_penalty as in `diverse_beam_search`; with stochastic=True samples
+                      without replacement, with warp and chance as in `stochastic_beam_search`
 
     prompt: ids, or text when `tokenizer` is given. max_new_tokens, min_new_tokens, eos, stop: as in
     `Run`. settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; with
-    a tokenizer bad_words may be texts. Beam and contrastive search take penalties and bans alone.
-    on_step is called with each `Step`, on_text with each piece of text as it becomes certain.
-    Errors: `InputError` for an option without effect too.
+    a tokenizer bad_words may be texts. Beam and contrastive search take penalties and bans alone,
+    unless stochastic. on_step is called with each `Step`, on_text with each piece of text as it
+    becomes certain. Errors: `InputError` for an option without effect too.
     """
     options = {
         "tokenizer": tokenizer,
@@ -300,6 +321,7 @@ def generate(
         "num_return_sequences": num_return_sequences,
         "num_beam_groups": num_beam_groups,
         "diversity_penalty": diversity_penalty,
+        "stochastic": stochastic,
         "trace": trace,
     }
     check_names("generate", settings, [*options, "on_step", "on_text"])

@@ -14,7 +14,7 @@ PUBLIC = """
     BackendError CheckpointError ContextError Dice GumbelDice InputError LogitsError MinidecodeError
     ModelDraft PromptLookupDraft Result Round Step TableModel TokenizerError Warp beam_search
     contrastive contrastive_search diverse_beam_search exact generate generate_many greedy load
-    sample speculative speculative_contrastive speculative_many verify
+    sample speculative speculative_contrastive speculative_many stochastic_beam_search verify
 """.split()  # noqa: SIM905
 
 WINGS = "kernels models decoding speculation proof trace measure plots cli".split()  # noqa: SIM905

@@ -120,7 +120,17 @@ def add_beams(parser):
     parser.add_argument(
         "--early-stopping", choices=("true", "false", "never"), help="default: false"
     )
-    parser.add_argument("--num-return-sequences", type=int, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--num-return-sequences",
+        type=int,
+        metavar="N",
+        help="default: 1, with --stochastic all",
+    )
+    parser.add_argument(
+        "--stochastic",
+        action="store_true",
+        help="stochastic beam search: different texts, sampled without replacement",
+    )
     parser.add_argument(
         "--num-beam-groups",
         type=int,
@@ -151,6 +161,10 @@ def check_dependants(args):
 def drawing_options(args):
     """What is sampled, and how: arguments of `generate` from the command line's."""
     settings = given_warp(args)
+    if args.stochastic:
+        names = ("mirostat", "coupled", "greedy", "draft", "amateur", "penalty_alpha")
+        refuse_without_effect(args, names, "with --stochastic")
+        return {"chance": Dice(args.seed), "temperature": 0.8, "top_p": 0.95, **settings}
     if args.num_beams is not None:
         names = (*SAMPLING_ONLY, "mirostat", "coupled", "greedy", "draft", "penalty_alpha")
         refuse_without_effect(args, names, "with --num-beams")
