@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # what editors and type checkers read
     from .decoding.beam import beam_search
     from .decoding.chance import Dice, GumbelDice
+    from .decoding.context import Context
     from .decoding.contrastive import contrastive
     from .decoding.contrastive_search import contrastive_search
     from .decoding.diverse_beam import diverse_beam_search
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
         TokenizerError,
     )
     from .generation import Result, generate, generate_many
+    from .measure.scoring import Score, score
     from .models.loading import load
     from .models.table import TableModel
     from .proof import exact
@@ -35,10 +37,12 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from .speculation.drafts import ModelDraft, PromptLookupDraft
     from .speculation.loop import speculative, speculative_many, verify
     from .speculation.rounds import Round
+    from .trace.tracing import traced
 
 __all__ = [
     "BackendError",
     "CheckpointError",
+    "Context",
     "ContextError",
     "Dice",
     "GumbelDice",
@@ -49,6 +53,7 @@ __all__ = [
     "PromptLookupDraft",
     "Result",
     "Round",
+    "Score",
     "Step",
     "TableModel",
     "TokenizerError",
@@ -63,16 +68,19 @@ __all__ = [
     "greedy",
     "load",
     "sample",
+    "score",
     "speculative",
     "speculative_contrastive",
     "speculative_many",
     "stochastic_beam_search",
+    "traced",
     "verify",
 ]
 
 _HOMES = {  # where each name is imported from when it is first asked for: the package opens at once
     "decoding.beam": ["beam_search"],
     "decoding.chance": ["Dice", "GumbelDice"],
+    "decoding.context": ["Context"],
     "decoding.contrastive": ["contrastive"],
     "decoding.contrastive_search": ["contrastive_search"],
     "decoding.diverse_beam": ["diverse_beam_search"],
@@ -91,6 +99,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
         "TokenizerError",
     ],
     "generation": ["Result", "generate", "generate_many"],
+    "measure.scoring": ["Score", "score"],
     "models.loading": ["load"],
     "models.table": ["TableModel"],
     "proof": ["exact"],
@@ -98,6 +107,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
     "speculation.drafts": ["ModelDraft", "PromptLookupDraft"],
     "speculation.loop": ["speculative", "speculative_many", "verify"],
     "speculation.rounds": ["Round"],
+    "trace.tracing": ["traced"],
 }
 
 

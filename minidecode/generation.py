@@ -2,21 +2,27 @@
 
 import dataclasses
 import difflib
+import functools
+import html
 import inspect
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .checks import shown
+from .checks import shown, whole
 from .decoding.beam import Hypothesis, beam_search
+from .decoding.chance import Dice, GumbelDice, chances_for
+from .decoding.context import Context
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
-from .decoding.contrastive import Contrast, contrastive
+from .decoding.contrastive import Contrast, contrastive, contrastive_many
 from .decoding.contrastive_search import contrastive_search
 from .decoding.diverse_beam import diverse_beam_search
+from .decoding.logprobs import TokenLogprobs
 from .decoding.mirostat import Mirostat
 from .decoding.run import FROM_MODEL
-from .decoding.sampling import sample
+from .decoding.sampling import sample, sample_many
 from .decoding.settings import encode_texts
 from .decoding.step import Step
 from .decoding.stochastic_beam import stochastic_beam_search
@@ -35,7 +41,6 @@ NEEDS = {  # options that only have an effect beside another
     "num_beams": (
         "length_penalty",
         "early_stopping",
-        "num_return_sequences",
         "num_beam_groups",
         "stochastic",
         "trace",
@@ -113,6 +118,8 @@ def choose(model: Model, options: dict[str, Any]) -> Choice:
         return _choose_beams(model, draft, amateur, options)
     if "penalty_alpha" in options:
         return _choose_search(model, draft, amateur, options)
+    if "num_return_sequences" in options:  # of other decoders `generate` takes care
+        raise InputError("num_return_sequences: has no effect without num_beams")
     _put_warp(options, contrastive=amateur is not None)
     if draft is None and amateur is None:
         greedy = options["warp"].temperature == 0
@@ -180,6 +187,8 @@ def _put_penalties(options, decoder):
 def _choose_search(model, draft, amateur, options):
     given = options | {"draft": draft, "amateur": amateur}
     _refuse(given, ("chance", "draft", "amateur"), "contrastive search")
+    if "context" in options:  # it keeps no hidden states
+        raise InputError("context: cannot be combined with contrastive search")
     own = {name: options.pop(name) for name in ("top_k",) if name in options}
     _put_penalties(options, "contrastive search")
     return Choice(CONTRASTIVE_SEARCH, (model,), options | own)
@@ -208,7 +217,10 @@ def _choose_beams(model, draft, amateur, options):
 # Whole texts
 
 
-@dataclass(frozen=True)
+SURPRISING = 10.0  # nats at which the ground of a token is darkest
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """A finished run.
 
@@ -219,6 +231,8 @@ class Result:
                    tokens_per_second of the steps after the first, None where there are none.
                    With a draft also what `speculation_stats` says
     hypotheses     of beam search: all that were asked for, best first; else ()
+    sequences      with num_return_sequences, a `Result` for each text, this one first; else ()
+    logprobs       one `TokenLogprobs` per new token where they were asked for; else ()
     """
 
     tokens: list[int]
@@ -226,6 +240,37 @@ class Result:
     text: str | None
     stats: dict[str, Any]
     hypotheses: tuple[Hypothesis, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    sequences: tuple["Result", ...] = ()
+    tokenizer: Tokenizer | None = dataclasses.field(default=None, compare=False)
+
+    def __repr__(self):
+        what = repr(self.text) if self.text is not None else self.tokens
+        return f"Result({what}, {self._facts()})"
+
+    def __str__(self):
+        return repr(self) if self.text is None else self.text
+
+    def _repr_html_(self):
+        """What a notebook shows: the text, each token on a ground as dark as it was surprising."""
+        if self.logprobs and self.tokenizer is not None:
+            text = "".join(_shaded(each, self.tokenizer) for each in self.logprobs)
+        else:
+            text = html.escape(str(self))
+        return f'<div style="white-space: pre-wrap">{text}</div><small>{self._facts()}</small>'
+
+    def _facts(self):
+        rate = self.stats.get("tokens_per_second")
+        speed = f", {rate:.3g} tokens/s" if rate else ""
+        return f"{len(self.tokens)} tokens, {self.finish_reason}{speed}"
+
+
+def _shaded(found, tokenizer):
+    text = tokenizer.token_bytes(found.token).decode("utf-8", errors="replace")
+    surprise = min(1.0, -found.logprob / SURPRISING)
+    about = f"probability {math.exp(found.logprob):.3g}"
+    ground = f"background: rgba(230, 120, 0, {0.7 * surprise:.2f})"
+    return f'<span style="{ground}" title="{about}">{html.escape(text)}</span>'
 
 
 def _with_settings(function):
@@ -272,6 +317,8 @@ def generate(
     diversity_penalty: float | None = None,
     stochastic: bool | None = None,
     trace: list | None = None,
+    logprobs: int | None = None,
+    context: Context | None = None,
     on_step: Callable[[Step], Any] | None = None,
     on_text: Callable[[str], Any] | None = None,
     **settings: Any,
@@ -290,11 +337,16 @@ def generate(
                       diversity_penalty as in `diverse_beam_search`; with stochastic=True samples
                       without replacement, with warp and chance as in `stochastic_beam_search`
 
+    Without num_beams, num_return_sequences samples that many texts at once, in `sequences`; their
+    chances have the seed of `chance` and those that follow it.
+
     prompt: ids, or text when `tokenizer` is given. max_new_tokens, min_new_tokens, eos, stop: as in
     `Run`. settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; with
     a tokenizer bad_words may be texts. Beam and contrastive search take penalties and bans alone,
     unless stochastic. on_step is called with each `Step`, on_text with each piece of text as it
-    becomes certain. Errors: `InputError` for an option without effect too.
+    becomes certain. Errors: `InputError` for an option without effect too. With logprobs=n each
+    step and the result hold a `TokenLogprobs` per token, with the n likeliest alternatives. With a
+    `Context` only what is new in the prompt is read.
     """
     options = {
         "tokenizer": tokenizer,
@@ -323,8 +375,17 @@ def generate(
         "diversity_penalty": diversity_penalty,
         "stochastic": stochastic,
         "trace": trace,
+        "logprobs": logprobs,
+        "context": context,
     }
-    check_names("generate", settings, [*options, "on_step", "on_text"])
+    check_names("generate", settings, options)
+    if num_return_sequences is not None and num_beams is None:
+        for name in ("num_return_sequences", "chance"):
+            del options[name]
+        n = num_return_sequences
+        return _generate_sequences(model, prompt, n, chance, on_step, on_text, options | settings)
+    if isinstance(context, Context) and context.model is not model:
+        raise InputError("context: is of another model than the one given")
     choice = choose(model, options | settings)
     if choice.decoder.function not in BEAM_SEARCHES:
         return collect(choice.start(prompt), tokenizer, stop, on_step, on_text)
@@ -332,16 +393,17 @@ def generate(
 
     def one_step() -> Iterator[Step]:  # beam search knows its text only at the end
         found.extend(choice.start(prompt))
-        yield Step(tuple(found[0].tokens), found[0].finish_reason)
+        best = found[0]
+        yield Step(tuple(best.tokens), best.finish_reason, best.token_logprobs)
 
     result = collect(one_step(), tokenizer, stop, on_step, on_text)
     return replace(result, hypotheses=tuple(found))
 
 
-def check_names(function: str, settings: Iterable[str], others: Iterable[str]) -> None:
+def check_names(function: str, given: Iterable[str], others: Collection[str]) -> None:
     """`TypeError`, as from Python itself, for a name that is neither a setting nor an option."""
-    for name in settings:
-        if name not in SETTINGS:
+    for name in given:
+        if name not in SETTINGS and name not in others:
             near = difflib.get_close_matches(name, [*SETTINGS, *others], n=1)
             hint = f"; {near[0]} was perhaps meant" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
@@ -363,20 +425,107 @@ def collect(
     return gatherer.result()
 
 
-def generate_many(target, draft, prompts, *, tokenizer=None, stop=(), **options):
-    """The `Result`s of `speculative_many`, one a prompt. Seconds are those of the whole batch."""
-    gatherers = [Gatherer(tokenizer, stop) for _ in prompts]
-    if tokenizer is not None:
-        options["tokenizer"] = tokenizer
-    for i, step in speculative_many(target, draft, prompts, stop=stop, **options):
+def _like_generate(function):
+    """The signature that editors and `help` show: that of `generate`, for several prompts."""
+    several = {"prompt": "prompts", "chance": "chances"}
+    signature = inspect.signature(generate)
+    parameters = [
+        p.replace(name=several[name], annotation=Sequence) if name in several else p
+        for name, p in signature.parameters.items()
+    ]
+    function.__signature__ = signature.replace(
+        parameters=parameters, return_annotation=list[Result]
+    )
+    return function
+
+
+@_like_generate
+def generate_many(
+    model: Model,
+    prompts: Sequence[Prompt],
+    *,
+    chances: Sequence[Chance | None] | None = None,
+    on_step: Callable[[int, Step], Any] | None = None,
+    on_text: Callable[[int, str], Any] | None = None,
+    **options: Any,
+) -> list[Result]:
+    """`generate` for several prompts: a `Result` each, in their order.
+
+    One pass of each model serves all texts that still run; beam search and speculative contrastive
+    decoding take them one after another. chances: one for each prompt. Each text is that of the
+    prompt alone with the same chance. on_step and on_text are told the index of the prompt too. The
+    options are those of `generate`. Seconds in `stats` are those of the whole batch.
+    """
+    check_names("generate_many", options, inspect.signature(generate_many).parameters)
+    tokenizer, stop = options.get("tokenizer"), options.get("stop") or ()
+    if options.get("context") is not None:
+        raise InputError("context: serves one text at a time, a fork of it for each was wanted")
+    chances = chances_for(prompts, chances)
+    choice = choose(model, options)
+    if choice.decoder.function not in MANY:
+        return [
+            generate(
+                model,
+                prompt,
+                chance=chance,
+                on_step=on_step and functools.partial(on_step, i),
+                on_text=on_text and functools.partial(on_text, i),
+                **options,
+            )
+            for i, (prompt, chance) in enumerate(zip(prompts, chances))
+        ]
+    gatherers = [
+        Gatherer(tokenizer, stop, on_text and functools.partial(on_text, i))
+        for i in range(len(prompts))
+    ]
+    decoder = MANY[choice.decoder.function]
+    for i, step in decoder(*choice.models, prompts, chances=chances, **choice.options):
         gatherers[i].add(step)
+        if on_step is not None:
+            on_step(i, step)
     return [gatherer.result() for gatherer in gatherers]
+
+
+MANY = {  # the decoders that serve several texts with one pass, by those that serve one
+    sample: sample_many,
+    contrastive: contrastive_many,
+    speculative: speculative_many,
+}
+
+
+def _generate_sequences(model, prompt, n, chance, on_step, on_text, options):
+    """Several texts of one prompt: the `Result` of the first, which holds all."""
+    n = whole("num_return_sequences", n, 1)
+    if n > 1 and not choose(model, options).draws:
+        raise InputError("num_return_sequences: has no effect where nothing is drawn")
+    results = generate_many(
+        model,
+        [prompt] * n,
+        chances=_successors(chance, n),
+        on_step=on_step and (lambda i, step: on_step(step) if i == 0 else None),
+        on_text=on_text and (lambda i, text: on_text(text) if i == 0 else None),
+        **options,
+    )
+    return replace(results[0], sequences=tuple(results))
+
+
+def _successors(chance, n):
+    """The chance, and n - 1 more with the seeds that follow its own; fresh ones for None."""
+    if chance is None or n == 1:
+        return [chance] * n
+    if not isinstance(chance, Dice | GumbelDice):
+        raise InputError(
+            "num_return_sequences: needs a Dice or GumbelDice, whose seed it counts on; "
+            "generate_many takes a chance of your own for each text"
+        )
+    return [chance, *(type(chance)(chance.seed + i) for i in range(1, n))]
 
 
 class Gatherer:
     """Puts a `Result` together from steps as they come."""
 
     def __init__(self, tokenizer=None, stop=(), on_text=None):
+        self.tokenizer = tokenizer
         self.stream = TextStream(tokenizer, stop) if tokenizer is not None else None
         self.on_text = on_text
         self.steps, self.pieces = [], []
@@ -407,9 +556,9 @@ class Gatherer:
         }
         if self.steps and isinstance(self.steps[0], Round):
             stats |= speculation_stats(self.steps, stats["seconds"])
-        return Result(
-            tokens, reason, "".join(self.pieces) if self.stream is not None else None, stats
-        )
+        text = "".join(self.pieces) if self.stream is not None else None
+        logprobs = tuple(each for step in self.steps for each in step.logprobs)
+        return Result(tokens, reason, text, stats, logprobs=logprobs, tokenizer=self.tokenizer)
 
     def _show(self, piece):
         self.pieces.append(piece)

@@ -116,7 +116,11 @@ def penalty(**fields):
     return bigram(np.exp(PENALTY_LOGITS), **fields)
 
 
-def oracle_logits(config, tensors, tokens):
+def gelu_tanh(u):
+    return 0.5 * u * (1 + np.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
+
+
+def oracle_logits(config, tensors, tokens, activation=gelu_tanh):
     """The logits [n, V] after each of `tokens`, in float64, straight from the paper: no cache."""
     w = {name: np.asarray(tensor, dtype=np.float64) for name, tensor in tensors.items()}
     n, d, n_head = len(tokens), config["n_embd"], config["n_head"]
@@ -145,8 +149,7 @@ def oracle_logits(config, tensors, tokens):
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
             heads.append(weights / weights.sum(axis=1, keepdims=True) @ v)
         x = x + affine(np.concatenate(heads, axis=1), h + "attn.c_proj")
-        u = affine(norm(x, h + "ln_2"), h + "mlp.c_fc")
-        u = 0.5 * u * (1 + np.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
+        u = activation(affine(norm(x, h + "ln_2"), h + "mlp.c_fc"))
         x = x + affine(u, h + "mlp.c_proj")
     untied = not config.get("tie_word_embeddings", True) and "lm_head.weight" in w
     return norm(x, "ln_f") @ w["lm_head.weight" if untied else "wte.weight"].T

@@ -11,10 +11,12 @@ PACKAGE = Path(minidecode.__file__).parent
 FILES = sorted(p for p in PACKAGE.rglob("*.py") if "weights" not in p.parts)
 
 PUBLIC = """
-    BackendError CheckpointError ContextError Dice GumbelDice InputError LogitsError MinidecodeError
-    ModelDraft PromptLookupDraft Result Round Step TableModel TokenizerError Warp beam_search
+    BackendError CheckpointError Context ContextError Dice GumbelDice InputError LogitsError
+    MinidecodeError ModelDraft PromptLookupDraft Result Round Score Step TableModel TokenizerError
+    Warp beam_search
     contrastive contrastive_search diverse_beam_search exact generate generate_many greedy load
-    sample speculative speculative_contrastive speculative_many stochastic_beam_search verify
+    sample score speculative speculative_contrastive speculative_many stochastic_beam_search traced
+    verify
 """.split()  # noqa: SIM905
 
 WINGS = "kernels models decoding speculation proof trace measure plots cli".split()  # noqa: SIM905

@@ -6,6 +6,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. The commands are i
 
 import sys
 
+import minidecode
+
 from ..errors import InputError, LogitsError, MinidecodeError
 from .streams import leaving_at_once, mute, standard_streams
 
@@ -22,19 +24,26 @@ def make_parser():
         inflate,
         info,
         plot,
+        score,
         trace,
         verify,
     )
     from .parser import Parser
 
     parser = Parser(prog="minidecode", description="Text from GPT-2, by every way of decoding it.")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (generate, trace, compare, verify, plot, inflate, convert, info):
+    parser.add_argument("--version", action="store_true", help="tell the version and end")
+    parser.set_defaults(run=lambda args: show_version() if args.version else parser.print_help())
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in (generate, score, trace, compare, verify, plot, inflate, convert, info):
         command.add(subparsers)
     kinds = bench.add(subparsers)
     bench_speculative.add(kinds)
     bench_quality.add(kinds)
     return parser
+
+
+def show_version():
+    print(f"minidecode {minidecode.__version__}")
 
 
 def main(argv=None):

@@ -5,10 +5,9 @@ import json
 import math
 import sys
 
-from ..errors import InputError
 from ..measure import compare
 from .comparing import METHODS, as_json, measure
-from .shared import DEFAULT_DRAFT, add_dtype, add_jobs, add_model, print_table, read_text
+from .shared import DEFAULT_DRAFT, add_dtype, add_jobs, add_model, print_table, read_prompts
 
 HEADS = {name: head for name, (head, _) in compare.HEADINGS.items()}
 
@@ -70,14 +69,6 @@ def run(args):
         write_csv(compared)
     else:
         print_table([("", *HEADS.values()), *map(table_row, compared)])
-
-
-def read_prompts(path):
-    """The lines of a UTF-8 file that are not blank."""
-    prompts = [line for line in read_text(path, "--prompts").splitlines() if line.strip()]
-    if not prompts:
-        raise InputError(f"{path}: got no prompt, at least one line was wanted")
-    return prompts
 
 
 def write_csv(compared):

@@ -1,21 +1,34 @@
 """`minidecode generate`: a text, shown while it is written."""
 
 import json
+import math
 import sys
 
+from ..decoding.context import Context
 from ..decoding.stream import text_of
-from ..generation import generate
+from ..errors import InputError
+from ..generation import generate, generate_many
 from .options import (
     add_decoding,
     check_dependants,
     drawing_options,
     limit_options,
     model_options,
+    prompt_of,
     stop_strings,
 )
-from .shared import load, print_table, read_prompt, visible
+from .shared import (
+    given,
+    load,
+    print_table,
+    read_prompt,
+    read_prompts,
+    refuse_without_effect,
+    visible,
+)
 
-SEPARATOR = "-" * 20  # between several hypotheses
+SEPARATOR = "-" * 20  # between several texts
+AT_ONCE = 8  # prompts of a file that are written together
 
 
 def add(subparsers):
@@ -26,33 +39,123 @@ def add(subparsers):
     )
     parser.set_defaults(run=run)
     add_decoding(parser, max_new_tokens=200)
-    parser.add_argument("--echo", action="store_true", help="show the prompt before the text")
-    parser.add_argument("--json", action="store_true", help="one object with ids, text, statistics")
-    parser.add_argument("--stats", action="store_true", help="statistics on standard error")
+    parser.add_argument(
+        "--prompts", metavar="FILE", help="write for each line of a file, several at once, as JSON"
+    )
+    parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="then read lines from standard input, and go on after each",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--echo", action="store_true", help="show the prompt before the text")
+    output.add_argument("--json", action="store_true", help="one object with ids, text, statistics")
+    output.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="N",
+        help="in JSON, the log-probability of each token and the N likeliest alternatives",
+    )
+    output.add_argument("--stats", action="store_true", help="statistics on standard error")
 
 
 def run(args):
-    check_dependants(args)
-    options = drawing_options(args)
-    prompt = read_prompt(args)
-    model, tokenizer = load(args.model, args.dtype)
+    check(args)
+    options = drawing_options(args) | given(args, ["logprobs", "num_return_sequences"])
+    prompts = read_prompts(args.prompts) if args.prompts is not None else [read_prompt(args)]
+    model, tokenizer = load(args.model, args.dtype, args.ids)
     options |= model_options(args) | limit_options(args, tokenizer)
+    if args.prompts is not None:
+        write_lines(args, model, tokenizer, prompts, options)
+    elif args.interactive:
+        tell_seed(args, options)
+        interact(args, model, tokenizer, prompts[0], options)
+    else:
+        write_text(args, model, tokenizer, prompts[0], options)
+
+
+def check(args):
+    """Refuse options without effect; needs nothing loaded."""
+    check_dependants(args)
+    if args.logprobs is not None and not (args.json or args.prompts):
+        raise InputError("--logprobs has no effect without --json")
+    if args.prompts is not None:
+        names = ("prompt_file", "interactive", "echo", "stats", "num_return_sequences")
+        refuse_without_effect(args, names, "with --prompts")
+        if args.prompt is not None:
+            raise InputError("prompt: got one beside --prompts, one of them was wanted")
+    if args.interactive:
+        names = ("json", "stats", "num_beams", "num_return_sequences")
+        refuse_without_effect(args, names, "with --interactive")
+        if args.prompt == "-":
+            raise InputError("prompt: standard input gives the lines of --interactive")
+
+
+def write_text(args, model, tokenizer, prompt, options):
+    """One prompt; shown while it is written, or as JSON at the end."""
     chance = options.get("chance")
+    given_prompt = prompt_of(args, prompt, tokenizer)
     if args.json:
-        result = generate(model, prompt, **options)
+        result = generate(model, given_prompt, **options)
         print(json.dumps(as_json(args, prompt, tokenizer, result, chance)))
     else:
-        if chance is not None and args.seed is None:
-            print(f"seed: {chance.seed}", file=sys.stderr)
+        tell_seed(args, options)
         if args.echo:
             show(prompt)
-        result = generate(model, prompt, on_text=show, **options)
-        for other in result.hypotheses[1:]:
-            show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer, stop_strings(args))}")
+        result = generate(model, given_prompt, on_text=show, **options)
+        texts = [hypothesis_text(h, tokenizer, stop_strings(args)) for h in result.hypotheses]
+        for text in texts[1:] or [one.text for one in result.sequences[1:]]:
+            show(f"\n{SEPARATOR}\n{text}")
         if sys.stdout.isatty():
             print()
+    tell_end_of_context(result)
     if args.stats:
         print_stats(result)
+
+
+def write_lines(args, model, tokenizer, prompts, options):
+    """Many prompts, AT_ONCE together: one JSON object a line. Seeds count on from the first."""
+    first = options.pop("chance", None)
+    for start in range(0, len(prompts), AT_ONCE):
+        batch = prompts[start : start + AT_ONCE]
+        chances = [first and type(first)(first.seed + start + i) for i in range(len(batch))]
+        given_prompts = [prompt_of(args, prompt, tokenizer) for prompt in batch]
+        results = generate_many(model, given_prompts, chances=chances, **options)
+        for prompt, result, chance in zip(batch, results, chances):
+            print(json.dumps(as_json(args, prompt, tokenizer, result, chance)), flush=True)
+
+
+def interact(args, model, tokenizer, prompt, options):
+    """Write after the prompt, then after each line of standard input; the context is kept."""
+    context, ids = Context(model), []
+    while prompt is not None:
+        if prompt:
+            ids += tokenizer.encode(prompt, special=not args.literal)
+            result = generate(model, ids, on_text=show, context=context, **options)
+            ended = result.finish_reason == "eos"  # an end token would begin another text
+            ids += result.tokens[:-1] if ended else result.tokens
+            tell_end_of_context(result)
+        prompt = next_line()
+
+
+def next_line():
+    """The next line of standard input, None at its end."""
+    if sys.stdout.isatty():
+        print("\n> ", end="", flush=True)
+    line = "" if sys.stdin is None else sys.stdin.readline()
+    return line.removesuffix("\n") if line else None
+
+
+def tell_seed(args, options):
+    chance = options.get("chance")
+    if chance is not None and args.seed is None:
+        print(f"seed: {chance.seed}", file=sys.stderr)
+
+
+def tell_end_of_context(result):
+    if result.finish_reason == "context":
+        sys.stdout.flush()
+        print("minidecode: the text has filled the model's context", file=sys.stderr)
 
 
 def show(text):
@@ -64,13 +167,21 @@ def show(text):
 def as_json(args, prompt, tokenizer, result, chance):
     facts = {
         "prompt": prompt,
-        "prompt_ids": tokenizer.encode(prompt),
+        "prompt_ids": tokenizer.encode(prompt, special=not args.literal),
         "ids": result.tokens,
         "text": result.text,
         "finish_reason": result.finish_reason,
         "seed": getattr(chance, "seed", None),
         "stats": result.stats,
     }
+    if result.logprobs:
+        facts["logprobs"] = [logprobs_as_json(each, tokenizer) for each in result.logprobs]
+    if result.sequences:
+        seeds = [None if chance is None else chance.seed + i for i in range(len(result.sequences))]
+        facts["sequences"] = [
+            {"ids": one.tokens, "text": one.text, "finish_reason": one.finish_reason, "seed": seed}
+            for one, seed in zip(result.sequences, seeds)
+        ]
     if result.hypotheses:
         facts["hypotheses"] = [
             {
@@ -82,6 +193,22 @@ def as_json(args, prompt, tokenizer, result, chance):
             for each in result.hypotheses
         ]
     return facts
+
+
+def logprobs_as_json(found, tokenizer):
+    """JSON has no infinity: null stands for what is impossible."""
+
+    def alternatives(top):
+        return [{"id": i, "text": tokenizer.decode([i]), "logprob": value} for i, value in top]
+
+    return {
+        "id": found.token,
+        "text": tokenizer.decode([found.token]),
+        "logprob": None if found.logprob == -math.inf else found.logprob,
+        "warped": None if found.warped == -math.inf else found.warped,
+        "top": alternatives(found.top),
+        "warped_top": alternatives(found.warped_top),
+    }
 
 
 def hypothesis_text(hypothesis, tokenizer, stop):

@@ -25,15 +25,17 @@ def add_decoding(parser, max_new_tokens):
     """All options of a decoder; max_new_tokens is the default."""
     add_prompt(parser)
     add_model(parser)
-    parser.add_argument("--greedy", action="store_true", help="always take the likeliest token")
-    add_warp(parser)
-    parser.add_argument(
+    sampling = parser.add_argument_group("sampling")
+    sampling.add_argument("--greedy", action="store_true", help="always take the likeliest token")
+    add_warp(sampling)
+    sampling.add_argument(
         "--mirostat",
         type=float,
         metavar="BITS",
         help="cut so that the surprise per token stays near this; alone unless more is set",
     )
     parser.add_argument(
+        "-n",
         "--max-new-tokens",
         type=int,
         default=max_new_tokens,
@@ -43,18 +45,13 @@ def add_decoding(parser, max_new_tokens):
     parser.add_argument(
         "--min-new-tokens", type=int, metavar="N", help="no end token before so many (default: 0)"
     )
-    add_draft(parser)
-    add_contrast(parser)
-    parser.add_argument(
-        "--penalty-alpha",
-        type=float,
-        metavar="FLOAT",
-        help="contrastive search: how much likeness to the text counts against a token, 0 to 1; "
-        "of --top-k candidates (default: 4)",
-    )
+    add_draft(parser.add_argument_group("speculative decoding"))
+    add_contrast(parser.add_argument_group("contrastive decoding"))
+    add_search(parser.add_argument_group("contrastive search"))
     add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
-    add_beams(parser)
-    parser.add_argument(
+    add_beams(parser.add_argument_group("beam search"))
+    sampling.add_argument(
+        "-s",
         "--seed",
         type=int,
         help="same seed, same text (default: a fresh one); "
@@ -72,7 +69,20 @@ def add_decoding(parser, max_new_tokens):
         action="store_true",
         help="in the prompt and in --stop, \\n \\t \\\\ \\x41 \\u00e9 are what they stand for",
     )
+    parser.add_argument(
+        "--eos",
+        action="append",
+        default=[],
+        metavar="ID|TOKEN",
+        help="end after this token, and no longer after the model's own; repeatable",
+    )
     parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
+    parser.add_argument(
+        "--literal", action="store_true", help="names of special tokens in the prompt are text"
+    )
+    parser.add_argument(
+        "--ids", action="store_true", help="read and write token ids; needs no tokenizer"
+    )
 
 
 def add_draft(parser):
@@ -111,6 +121,17 @@ def add_contrast(parser):
     parser.add_argument("--amateur-temperature", type=float, metavar="FLOAT", help="default: 1")
 
 
+def add_search(parser):
+    """The option of contrastive search, besides --top-k."""
+    parser.add_argument(
+        "--penalty-alpha",
+        type=float,
+        metavar="FLOAT",
+        help="how much likeness to the text counts against a token, 0 to 1; of --top-k candidates "
+        "(default: 4)",
+    )
+
+
 def add_beams(parser):
     """The options of beam search."""
     parser.add_argument("--num-beams", type=int, metavar="N", help="beam search with N beams")
@@ -124,7 +145,7 @@ def add_beams(parser):
         "--num-return-sequences",
         type=int,
         metavar="N",
-        help="default: 1, with --stochastic all",
+        help="texts to return (default: 1, with --stochastic all)",
     )
     parser.add_argument(
         "--stochastic",
@@ -147,12 +168,13 @@ def add_beams(parser):
 
 def check_dependants(args):
     """Refuse options of a decoder that was not chosen; needs nothing loaded."""
-    if (
-        args.draft_dtype is not None
-        and args.amateur is None
-        and args.draft in (None, PROMPT_LOOKUP)
-    ):
+    no_second_model = args.amateur is None and args.draft in (None, PROMPT_LOOKUP)
+    if args.draft_dtype is not None and no_second_model:
         raise InputError("--draft-dtype has no effect without a draft model or an amateur")
+    if args.eos and args.ignore_eos:
+        raise InputError("--eos: cannot be combined with --ignore-eos")
+    if args.literal and args.ids:
+        raise InputError("--literal has no effect with --ids")
     without = missing_need(given(args, vars(args)))
     if without is not None:
         raise InputError("{} has no effect without {}".format(*map(flag, without)))
@@ -204,7 +226,25 @@ def limit_options(args, tokenizer):
         | given(args, ["min_new_tokens"])
         | ({"stop": stop_strings(args)} if args.stop else {})
         | ({"eos": None} if args.ignore_eos else {})
+        | ({"eos": [eos_id(name, tokenizer) for name in args.eos]} if args.eos else {})
     )
+
+
+def eos_id(name, tokenizer):
+    """The id that --eos means: a number, or the one token of that name."""
+    if name.isascii() and name.isdecimal() and len(name) <= 18:
+        return int(name)
+    found = tokenizer.token_id(name)
+    if found is None:
+        raise InputError(f"--eos: got {name!r:.50}, an id or the name of one token was wanted")
+    return found
+
+
+def prompt_of(args, text, tokenizer):
+    """The prompt as `generate` takes it: text, or with --literal and --ids the ids."""
+    if not (args.literal or args.ids):
+        return text
+    return tokenizer.encode(text, special=not args.literal)
 
 
 def stop_strings(args):
@@ -218,7 +258,11 @@ def draft_options(args, amateur=None):
     if args.draft == PROMPT_LOOKUP:
         draft = PromptLookupDraft()
     else:
-        draft = amateur if args.draft == args.amateur else load(args.draft, args.draft_dtype)[0]
+        draft = (
+            amateur
+            if args.draft == args.amateur
+            else load(args.draft, args.draft_dtype, args.ids)[0]
+        )
     return {"draft": draft, **given(args, NEEDS["draft"])}
 
 
@@ -226,14 +270,17 @@ def contrast_options(args):
     """The arguments of `generate` for contrastive decoding; loads the amateur."""
     if args.amateur is None:
         return {}
-    return {"amateur": load(args.amateur, args.draft_dtype)[0], **given(args, NEEDS["amateur"])}
+    return {
+        "amateur": load(args.amateur, args.draft_dtype, args.ids)[0],
+        **given(args, NEEDS["amateur"]),
+    }
 
 
 def beam_options(args):
     """The arguments of `generate` for beam search."""
     if args.num_beams is None:
         return {}
-    names = (*NEEDS["num_beams"], *NEEDS["num_beam_groups"])
+    names = (*NEEDS["num_beams"], *NEEDS["num_beam_groups"], "num_return_sequences")
     options = {"num_beams": args.num_beams, **given(args, names)}
     if args.early_stopping in ("true", "false"):
         options["early_stopping"] = args.early_stopping == "true"

@@ -1,6 +1,7 @@
 """What several commands need: options of the sampled distribution, prompts, progress bars."""
 
 import contextlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from ..decoding.warp import OPTIONS
 from ..errors import InputError
 from ..kernels import DTYPES
 from ..models import loading
+from ..models.ids import IdTokenizer
 
 DEFAULT_MODEL, DEFAULT_DRAFT = loading.EMBEDDED
 
@@ -17,6 +19,7 @@ SAMPLING_ONLY = tuple(name for name, row in OPTIONS.items() if row.shapes)
 
 def add_model(parser):
     parser.add_argument(
+        "-m",
         "--model",
         default=DEFAULT_MODEL,
         help="an embedded model, a directory or a Hugging Face id (default: %(default)s)",
@@ -41,12 +44,16 @@ def add_prompt(parser):
     parser.add_argument("--prompt-file", metavar="FILE", help="read the prompt from a UTF-8 file")
 
 
+SHORT = {"temperature": ["-t"]}
+
+
 def add_warp(parser, text=lambda row: row.help):
     """An option for every setting of `Warp`; text(row) is its line in the help."""
     for row in OPTIONS.values():
         how = {"action": "append"} if row.kind.several else {}
         kind, metavar = row.kind.parse, row.kind.metavar
-        parser.add_argument(row.option, type=kind, help=text(row), metavar=metavar, **how)
+        flags = [*SHORT.get(row.name, ()), row.option]
+        parser.add_argument(*flags, type=kind, help=text(row), metavar=metavar, **how)
 
 
 def is_given(value):
@@ -143,6 +150,14 @@ def _bytes_of(path, option):
         raise InputError(f"{option}: got {path!r}, a path was wanted ({error})") from None
 
 
+def read_prompts(path):
+    """The lines of a UTF-8 file that are not blank."""
+    prompts = [line for line in read_text(path, "--prompts").splitlines() if line.strip()]
+    if not prompts:
+        raise InputError(f"{path}: got no prompt, at least one line was wanted")
+    return prompts
+
+
 def _standard_input():
     """All of it: bytes, or text where it has none (a notebook)."""
     if sys.stdin is None or sys.stdin.closed:
@@ -185,9 +200,10 @@ def _try_to_write(target):
             target.unlink()
 
 
-def load(name, dtype=None):
+def load(name, dtype=None, ids=False):
     """`minidecode.load` with a progress bar; on the way through layers too, for long prompts."""
-    model, tokenizer = loading.load(name, dtype=dtype, progress=progress_bar())
+    tokenizer = IdTokenizer() if ids else loading.OWN
+    model, tokenizer = loading.load(name, dtype=dtype, tokenizer=tokenizer, progress=progress_bar())
     bar = progress_bar()
     if bar is not None:
         model.watch = lambda blocks: bar(blocks, desc="reading the prompt", unit=" layers")
@@ -224,6 +240,17 @@ def processes(jobs):
 
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as executor:
         yield executor
+
+
+def wants_colour(wish):
+    """Whether to colour standard output: wish is auto, always or never."""
+    if wish != "auto":
+        return wish == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def print_table(rows, file=None):

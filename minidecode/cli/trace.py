@@ -3,33 +3,29 @@
 import argparse
 import itertools
 import os
+import shutil
 import sys
 from pathlib import Path
 
-from .. import generation
-from ..decoding.chance import is_coupled
-from ..decoding.warp import SETTINGS, Warp
 from ..errors import InputError
 from ..generation import NEEDS, choose
+from ..trace.terminal import head_lines, legend, legend_lines, step_lines, tree_lines
 from .options import (
     add_decoding,
     check_dependants,
     drawing_options,
     limit_options,
     model_options,
+    prompt_of,
 )
-from .shared import check_place, given, load, read_prompt
+from .shared import check_place, given, load, read_prompt, wants_colour
 
 LEGEND = """\
-With a draft there is a line a round: its number, drafts accepted and drafted, then the tokens.
-                     on a terminal      without colours
-  accepted drafts    green              as they are
-  rejected draft     red, struck        [-like this-]
-  its correction     blue, bold         {+like this+}
-  bonus token        cyan, underlined   {*like this*}
+With a draft there is one line per round: its number, drafts accepted and drafted, then the tokens.
+{}
 Colours are left out where standard output is no terminal or NO_COLOR is set; FORCE_COLOR or
 --color always puts them in. Escapes stand for what cannot be seen: \\n, \\x1b, and \\xe2 for a byte
-of a character that is not complete."""
+of a character that is not complete. Lines are wrapped to the terminal, or to COLUMNS."""
 
 
 def add(subparsers):
@@ -38,7 +34,7 @@ def add(subparsers):
         help="show how a text came about, token by token",
         description="Write a text and show what happened at each token: what was drafted, "
         "accepted, rejected, drawn.",
-        epilog=LEGEND,
+        epilog=LEGEND.format("\n".join(legend_lines())),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
@@ -54,22 +50,26 @@ def add(subparsers):
 
 def run(args):
     check_dependants(args)
+    if args.num_beams is None and args.num_return_sequences is not None:
+        raise InputError("--num-return-sequences has no effect without --num-beams")
     options = drawing_options(args)
     if args.html not in (None, "-"):
         check_place("--html", args.html)
     prompt = read_prompt(args)
-    model, tokenizer = load(args.model, args.dtype)
+    model, tokenizer = load(args.model, args.dtype, args.ids)
     from ..models.labels import Spelling
-    from ..trace.page import Recording, page, summary
-    from ..trace.terminal import legend, step_lines, tree_lines
+    from ..trace.page import page, summary
+    from ..trace.tracing import TRACERS, recording_of, steps_of
 
     options |= model_options(args) | limit_options(args, tokenizer)
     choice = choose(model, options)
+    if choice.decoder.function not in TRACERS:
+        raise InputError(f"trace: {choice.decoder.title.lower()} cannot be traced yet")
     settings = settings_shown(args, choice)
-    style = {"colour": wants_colour(args.color), "explain": args.explain}
+    style = {"colour": wants_colour(args.color), "explain": args.explain, "width": width()}
     spelling = Spelling(tokenizer, model.eos)
-    steps = trace(choice, prompt)
-    recording = Recording(choice.decoder.title, prompt, settings, choice.decoder.roles)
+    steps = steps_of(choice, prompt_of(args, prompt, tokenizer))
+    recording = recording_of(choice, prompt, settings)
     if args.seed is None and "seed" in settings:
         print(f"seed: {settings['seed']}", file=sys.stderr)
     quiet = args.html == "-"  # the page alone goes to standard output
@@ -81,6 +81,8 @@ def run(args):
             print(legend(style["colour"]), file=sys.stderr)
         for number, traced in enumerate(steps, 1):
             recording.steps.append(traced)
+            if number == 1 and args.explain and not quiet:
+                print("\n".join(head_lines(traced, style["width"])))
             show(step_lines(number, traced, spelling, **style), quiet)
     print(summary(recording), file=sys.stderr)
     if args.html == "-":
@@ -89,45 +91,20 @@ def run(args):
         Path(args.html).write_text(page(recording, tokenizer, model.eos), encoding="utf-8")
 
 
-def trace(choice, prompt):
-    """The `Traced` steps of the decoder chosen, or its tree."""
-    from ..trace.beam import trace_beam
-    from ..trace.contrastive import trace_contrastive, trace_speculative_contrastive
-    from ..trace.sampling import trace_sample
-    from ..trace.speculative import trace_speculative
-
-    tracers = {
-        generation.sample: trace_sample,
-        generation.beam_search: trace_beam,
-        generation.contrastive: trace_contrastive,
-        generation.speculative: trace_speculative,
-        generation.speculative_contrastive: trace_speculative_contrastive,
-    }
-    if choice.decoder.function not in tracers:
-        raise InputError(f"trace: {choice.decoder.title.lower()} cannot be traced yet")
-    return tracers[choice.decoder.function](*choice.models, prompt, **choice.options)
-
-
 def settings_shown(args, choice):
     """What was asked for, by name, with the defaults of the command."""
-    settings = given(args, ("model", *NEEDS, *itertools.chain(*NEEDS.values())))
-    warp, chance = choice.options.get("warp", Warp()), choice.options.get("chance")
-    for name, row in SETTINGS.items():
-        if getattr(warp, name) != row.off:
-            settings[name] = getattr(warp, name)
-    if chance is not None:
-        settings["seed"] = f"{chance.seed}, coupled" if is_coupled(chance) else chance.seed
-    return settings
+    names = ("model", *NEEDS, *itertools.chain(*NEEDS.values()), "num_return_sequences")
+    shown = given(args, names)
+    from ..trace.tracing import warp_and_seed
+
+    return shown | warp_and_seed(choice)
 
 
-def wants_colour(wish):
-    if wish != "auto":
-        return wish == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+def width():
+    """Columns to fit the lines into; None where nobody has said and no terminal limits them."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return max(40, shutil.get_terminal_size().columns)
+    return None
 
 
 def show(lines, quiet):

@@ -13,14 +13,16 @@ the greedy text.
 
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..checks import real, shown, whole
 from ..errors import InputError
+from .context import Context
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .contrastive import Contrast, both
+from .logprobs import TokenLogprobs, rescored
 from .run import FROM_MODEL, Run
 from .settings import BAN, PENALTY
 from .stream import TextStream
@@ -36,12 +38,14 @@ class Hypothesis:
     logprobs       the log-probability of each token, after the repetition penalty; in a contrastive
                    search its contrastive score
     finish_reason  eos, stop, length, context or blocked (see `Run`)
+    token_logprobs  one `TokenLogprobs` per token where they were asked for, else ()
     """
 
     tokens: list[int]
     score: float
     logprobs: list[float]
     finish_reason: str
+    token_logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,10 @@ class _Beam:
         """The tokens and log-probabilities with one more token; row [V]: what it may add."""
         return [*self.tokens, token], [*self.logprobs, float(row[token])]
 
+    def unread(self, prompt, i):
+        """The tokens of its text that model i has not read: the newest, or first the prompt."""
+        return self.tokens[-1:] or prompt[self.caches[i].length :]
+
     def read(self, token):
         """The text with one more token."""
         if self.stream is None:
@@ -103,8 +111,10 @@ def beam_search(
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
     amateur: Model | None = None,
     contrast: Contrast | None = None,
+    logprobs: int | None = None,
     trace: list[list[Branch]] | None = None,
 ) -> list[Hypothesis]:
     """The `num_return_sequences` best hypotheses, best first; fewer where fewer exist.
@@ -119,11 +129,14 @@ def beam_search(
     themselves. Log-probabilities are those after the penalties; bans leave those of others as they
     are.
     With an `amateur` the scores of `contrast` (a `contrastive.Contrast`) replace log-probabilities.
-    trace: a list that receives the `Branch`es of every step, best first.
+    logprobs: how many alternatives to tell in the `TokenLogprobs` of each hypothesis, for one more
+    pass over it. trace: a list that receives the `Branch`es of every step, best first.
     Ties fall to the hypothesis finished first, the better parent, the lower id.
     Errors: `InputError`; `ContextError`; `LogitsError`, naming the step.
     """
     _check(num_beams, num_return_sequences, length_penalty, early_stopping)
+    if logprobs is not None:
+        whole("logprobs", logprobs, 0)
     warp = unshaped(
         "beam search",
         warp,
@@ -140,6 +153,7 @@ def beam_search(
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )
     warp = run.warped(warp)
     penalties, bans = warp.only(PENALTY), warp.only(BAN)
@@ -147,12 +161,13 @@ def beam_search(
         return [Hypothesis([], 0.0, [], run.finish_reason)]
     finished = _Finished(num_beams, num_return_sequences, length_penalty, early_stopping)
 
-    beams = [_Beam([], [], 0.0, [m.new_cache() for m in models], run.stream)]
+    beams = [
+        _Beam([], [], 0.0, [run.new_cache(m, role) for role, m in enumerate(models)], run.stream)
+    ]
     for length in range(1, run.limit + 1):
-        pending = [beam.tokens[-1:] or run.prompt for beam in beams]
         scores = [  # b of [V]
             _token_scores(rows, run.prompt + beam.tokens, penalties, bans, contrast)
-            for beam, rows in zip(beams, _advance(models, beams, pending))
+            for beam, rows in zip(beams, _advance(models, beams, run.prompt))
         ]
         at_limit = run.full if length == run.limit else None
         branches = _sort_out(beams, scores, run.eos, at_limit, finished)
@@ -164,13 +179,24 @@ def beam_search(
         shortest = length if warp != Warp() else length + 1  # one may yet be blocked as it is
         if contrast is None and finished.out_of_reach(beams[0].total, shortest, run.limit):
             break
-    return finished.best[:num_return_sequences]
+    best = finished.best[:num_return_sequences]
+    if logprobs is None:
+        return best
+
+    def distribution(*rows_and_history):
+        *rows, history = rows_and_history
+        return np.exp(_token_scores(rows, history, penalties, bans, contrast))
+
+    return [
+        replace(h, token_logprobs=rescored(models, run.prompt, h.tokens, distribution, logprobs))
+        for h in best
+    ]
 
 
-def _advance(models, beams, pending):
-    """For each beam the logits [V] of each model after the pending tokens; one pass a model."""
+def _advance(models, beams, prompt):
+    """For each beam the logits [V] of each model after its text; one pass for each model."""
     rows = [
-        model.forward_many([(tokens, beam.caches[i]) for tokens, beam in zip(pending, beams)])
+        model.forward_many([(beam.unread(prompt, i), beam.caches[i]) for beam in beams])
         for i, model in enumerate(models)
     ]
     return [[row[-1] for row in one_beam] for one_beam in zip(*rows)]

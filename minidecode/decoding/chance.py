@@ -24,10 +24,23 @@ def as_chance(chance):
     """`chance`, or a fresh `Dice` where it is None; `InputError` for what is none."""
     if chance is None:
         return Dice()
-    if not (hasattr(chance, "choose") and hasattr(chance, "accept")):
+    if not hasattr(chance, "choose"):  # `accept` is asked for by speculation alone
         hint = f"; Dice({chance}) has that seed" if is_whole(chance) else ""
         raise InputError(f"chance: got {shown(chance)}, a Dice or GumbelDice was wanted{hint}")
     return chance
+
+
+def chances_for(prompts, chances):
+    """One chance for each prompt, None where none was given. Errors: `InputError`."""
+    if isinstance(prompts, str):
+        raise InputError(f"prompts: got {shown(prompts)}, a list of prompts was wanted")
+    found = [None] * len(prompts) if chances is None else list(chances)
+    if len(found) != len(prompts):
+        raise InputError(f"chances: got {len(found)} for {len(prompts)} prompts")
+    own = [id(c) for c in found if c is not None and not is_coupled(c)]
+    if len(set(own)) < len(own):
+        raise InputError("chances: one object stands for two prompts, one each was wanted")
+    return found
 
 
 def is_coupled(chance):
@@ -81,6 +94,9 @@ class Dice:
         self.seed = check_seed(seed)
         self._generator = np.random.default_rng(self.seed)
 
+    def __repr__(self):
+        return f"Dice({self.seed})"
+
     def uniform(self):
         """The next random number, in [0, 1)."""
         return self._generator.random()
@@ -126,6 +142,9 @@ class GumbelDice:
     def __init__(self, seed=None):
         self.seed = check_seed(seed)
         self._key = _philox_key(self.seed)
+
+    def __repr__(self):
+        return f"GumbelDice({self.seed})"
 
     def noise(self, position, size):
         """g(seed, position) for tokens 0 .. size-1; a longer vocabulary only appends."""

@@ -12,17 +12,19 @@ as that, because log 0 would make the score infinite.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 
 from ..checks import check_model, check_same_vocabulary, real
-from .chance import as_chance
+from .chance import as_chance, chances_for
+from .context import Context
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .logprobs import noted
 from .run import FROM_MODEL, Run
-from .sampling import draw_tokens
+from .sampling import draw_many, draw_tokens
 from .settings import CUT, FILTER
 from .step import Step
 from .warp import Blocked, Warp, _at, log_softmax
@@ -99,11 +101,13 @@ def contrastive(
     amateur_temperature: float = 1.0,
     warp: Warp | None = None,
     chance: Chance | None = None,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
 ) -> Iterator[Step]:
     """Yield one `Step` per token: the best score unless `warp` is given, which samples.
 
@@ -111,22 +115,76 @@ def contrastive(
     `sample`. The context is the shorter of the two models'. Same ids must mean the same tokens to
     both. Errors: as from `sample`.
     """
-    contrast = Contrast(alpha, beta, amateur_temperature)
-    run = Run(
-        both(expert, amateur),
-        prompt,
+    text = text_maker(
+        expert,
+        amateur,
+        Contrast(alpha, beta, amateur_temperature),
+        warp,
+        logprobs,
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=min_new_tokens,
+        eos=eos,
+        stop=stop,
+        tokenizer=tokenizer,
+        context=context,
+    )
+    run, distribution, chance = text(prompt, chance)
+    return draw_tokens(run, [expert, amateur], distribution, chance)
+
+
+def contrastive_many(
+    expert: Model,
+    amateur: Model,
+    prompts: Sequence[Prompt],
+    *,
+    chances: Sequence[Chance | None] | None = None,
+    alpha: float = 0.1,
+    beta: float | None = None,
+    amateur_temperature: float = 1.0,
+    warp: Warp | None = None,
+    logprobs: int | None = None,
+    max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
+    eos: EndIds = FROM_MODEL,
+    stop: StopStrings = (),
+    tokenizer: Tokenizer | None = None,
+) -> Iterator[tuple[int, Step]]:
+    """`contrastive` for several prompts at once: yields (index of the prompt, its `Step`).
+
+    One pass of each model serves all that still run. chances: one for each prompt. Each text is
+    that of the prompt alone with the same chance.
+    """
+    text = text_maker(
+        expert,
+        amateur,
+        Contrast(alpha, beta, amateur_temperature),
+        warp,
+        logprobs,
         max_new_tokens=max_new_tokens,
         min_new_tokens=min_new_tokens,
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
     )
-    warp = run.warped(warp, Warp(temperature=0))
+    chances = chances_for(prompts, chances)
+    texts = [text(prompt, chance) for prompt, chance in zip(prompts, chances, strict=True)]
+    return draw_many(texts, [expert, amateur])
 
-    def distribution(expert_logits, amateur_logits, history):
-        return contrast.probs(expert_logits, amateur_logits, warp, history)
 
-    return draw_tokens(run, [expert, amateur], distribution, as_chance(chance))
+def text_maker(expert, amateur, contrast, warp, logprobs, **limits):
+    """A function (prompt, chance) -> (run, distribution, chance) of one contrastive text."""
+    reader = both(expert, amateur)
+
+    def text(prompt, chance):
+        run = Run(reader, prompt, **limits)
+        settings = run.warped(warp, Warp(temperature=0))
+
+        def distribution(expert_logits, amateur_logits, history):
+            return contrast.probs(expert_logits, amateur_logits, settings, history)
+
+        return run, noted(distribution, logprobs), as_chance(chance)
+
+    return text
 
 
 def both(expert, amateur):
@@ -138,6 +196,7 @@ def both(expert, amateur):
     check_model(amateur, "amateur")
     check_same_vocabulary(expert, amateur, "amateur")
     return SimpleNamespace(
+        expert=expert,
         forward=expert.forward,
         forward_many=expert.forward_many,
         new_cache=expert.new_cache,

@@ -18,6 +18,7 @@ import numpy as np
 from ..checks import real, whole
 from ..errors import InputError, LogitsError
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
+from .logprobs import noted, records_of
 from .run import FROM_MODEL, Run
 from .step import Step
 from .warp import Blocked, Warp, _at, unshaped
@@ -35,12 +36,14 @@ def contrastive_search(
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    logprobs: int | None = None,
 ) -> Iterator[Step]:
     """Yield one `Step` per token.
 
     penalty_alpha: from 0 to 1, the weight of the likeness; 0 is greedy decoding, as is top_k = 1.
     top_k: how many candidates are looked at. Ties fall to the likelier one, then to the lower id.
-    warp: penalties and bans; p is the distribution after them. The limits are those of `Run`.
+    warp: penalties and bans; p is the distribution after them. logprobs: with how many alternatives
+    each step holds its `TokenLogprobs`. The limits are those of `Run`.
     model: one with hidden states, `hidden_size` and the option `hidden` of `forward_many`.
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError`.
     """
@@ -61,10 +64,10 @@ def contrastive_search(
     if isinstance(warp, Warp) and warp.top_k:
         raise InputError("top_k: got it in a warp, it was wanted by itself")
     warp = run.warped(unshaped("contrastive search", warp))
-    return _search(run, model, float(penalty_alpha), int(top_k), warp)
+    return _search(run, model, float(penalty_alpha), int(top_k), noted(warp, logprobs))
 
 
-def _search(run, model, penalty_alpha, top_k, warp):
+def _search(run, model, penalty_alpha, top_k, distribution):
     if run.finish_reason:
         return
     seen = np.empty((len(run.prompt) + run.limit, model.hidden_size))  # directions [t, d]
@@ -74,7 +77,7 @@ def _search(run, model, penalty_alpha, top_k, warp):
     while not run.finish_reason:
         t = len(run.history)
         try:
-            tokens, probs = candidates(warp(logits[-1], run.history), top_k)
+            tokens, probs = candidates(distribution(logits[-1], run.history), top_k)
         except Blocked:
             run.block()
             yield Step((), run.finish_reason)
@@ -88,7 +91,8 @@ def _search(run, model, penalty_alpha, top_k, warp):
             raise LogitsError(f"{_at(t)}a hidden state is not finite")
         best = int(scores.argmax())
         cache, (logits, _), seen[t] = caches[best], passes[best], states[best]
-        yield Step(run.commit([tokens[best]]), run.finish_reason)
+        taken = run.commit([tokens[best]])
+        yield Step(taken, run.finish_reason, records_of(distribution, t, taken))
 
 
 def candidates(probs, top_k):

@@ -11,14 +11,16 @@ first group is a beam search of its own size, and a single group is beam search.
 are the best of all groups by their penalised scores.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..checks import real, whole
 from ..errors import InputError
 from .beam import Hypothesis, _advance, _Beam, _check, _Finished, _inherit, _sort_out, _token_scores
+from .context import Context
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
+from .logprobs import rescored
 from .run import FROM_MODEL, Run
 from .settings import BAN, PENALTY
 from .warp import Warp, unshaped
@@ -50,14 +52,18 @@ def diverse_beam_search(
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
+    logprobs: int | None = None,
 ) -> list[Hypothesis]:
     """The `num_return_sequences` best hypotheses of all groups, best first.
 
     num_beams: a multiple of num_beam_groups. diversity_penalty: above 0; `DIVERSITY` unless given.
     All else, and the errors: as in `beam_search`, in each group. Scores and log-probabilities are
-    less what diversity cost. Two groups may well return the same text.
+    less what diversity cost, but not so the `TokenLogprobs`. Two groups may return the same text.
     """
     _check(num_beams, num_return_sequences, length_penalty, early_stopping)
+    if logprobs is not None:
+        whole("logprobs", logprobs, 0)
     diversity_penalty = _check_groups(num_beams, num_beam_groups, diversity_penalty)
     warp = unshaped("beam search", warp)
     run = Run(
@@ -68,6 +74,7 @@ def diverse_beam_search(
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )
     warp = run.warped(warp)
     if run.finish_reason:
@@ -90,7 +97,17 @@ def diverse_beam_search(
             if _over(group, warp, run, length):
                 group.beams = []
     found = [hypothesis for group in groups for hypothesis in group.finished.best]
-    return sorted(found, key=lambda h: -h.score)[:num_return_sequences]  # stable: earlier groups
+    best = sorted(found, key=lambda h: -h.score)[:num_return_sequences]  # stable: earlier groups
+    if logprobs is None:
+        return best
+
+    def distribution(logits, history):
+        return np.exp(_token_scores([logits], history, warp.only(PENALTY), warp.only(BAN), None))
+
+    return [
+        replace(h, token_logprobs=rescored([model], run.prompt, h.tokens, distribution, logprobs))
+        for h in best
+    ]
 
 
 def _check_groups(num_beams, num_beam_groups, diversity_penalty):
@@ -114,19 +131,18 @@ def _fits(penalty):
 
 def _first_beams(model, run, count):
     """A beam without tokens for each group; the prompt is read once, all but its last token."""
-    cache = model.new_cache()
-    if len(run.prompt) > 1:
-        model.forward(run.prompt[:-1], cache, 0)
+    cache = run.new_cache(model)
+    if unread := run.prompt[cache.length : -1]:
+        model.forward(unread, cache, 0)
     return [_Beam([], [], 0.0, [cache.fork()], run.stream) for _ in range(count)]
 
 
 def _scores(model, run, warp, beams):
     """What each token [V] would add to each beam, before any group held another off; one pass."""
     penalties, bans = warp.only(PENALTY), warp.only(BAN)
-    pending = [beam.tokens[-1:] or run.prompt[-1:] for beam in beams]
     return [
         _token_scores(rows, run.prompt + beam.tokens, penalties, bans, None)
-        for beam, rows in zip(beams, _advance((model,), beams, pending))
+        for beam, rows in zip(beams, _advance((model,), beams, run.prompt))
     ]
 
 

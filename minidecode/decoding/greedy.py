@@ -6,6 +6,7 @@ It is sampling at temperature 0, where the distribution is one-hot and nothing i
 from collections.abc import Iterator
 from dataclasses import replace
 
+from .context import Context
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .run import FROM_MODEL
 from .sampling import sample
@@ -20,11 +21,13 @@ def greedy(
     repetition_penalty: float = 1.0,
     no_repeat_ngram_size: int = 0,
     warp: Warp | None = None,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
 ) -> Iterator[Step]:
     """Yield one `Step` per token. The limits are those of `Run`.
 
@@ -42,9 +45,11 @@ def greedy(
         model,
         prompt,
         warp=replace(warp, temperature=0),
+        logprobs=logprobs,
         max_new_tokens=max_new_tokens,
         min_new_tokens=min_new_tokens,
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..checks import check_model, check_tokenizer, check_tokens, id_tuple, shown, whole
 from ..errors import ContextError, InputError
+from .context import Context
 from .stream import TextStream
 from .warp import Warp, as_warp
 
@@ -22,6 +23,7 @@ class Run:
     max_new_tokens  None: until the context is full
     min_new_tokens  no end id before so many tokens: see `warped`
     eos             an id, several, or None to never stop at one; the checkpoint's unless given
+    context         a `Context` whose caches go on, where its text begins as this one does
     stop            strings that end the run where they appear, or None; needs the tokenizer
 
     The finish reasons are `eos`, `stop`, `length` (max_new_tokens), `context` (n_positions) and
@@ -40,11 +42,15 @@ class Run:
         eos=FROM_MODEL,
         stop=(),
         tokenizer=None,
+        context=None,
     ):
         check_model(model)
         check_tokenizer(tokenizer)
         self.prompt = prompt_ids(model, prompt, tokenizer)
         self.history = list(self.prompt)
+        if not (context is None or isinstance(context, Context)):
+            raise InputError(f"context: got {shown(context)}, a Context was wanted")
+        self.context = context
         self.eos = frozenset(_eos_ids(model, eos))
         if max_new_tokens is not None:
             max_new_tokens = whole("max_new_tokens", max_new_tokens, 0)
@@ -65,6 +71,16 @@ class Run:
                 raise InputError("stop: stop strings need a tokenizer, none was given")
             self.stream = TextStream(tokenizer, stop)
         self.finish_reason = self.full if self.limit == 0 else None
+
+    def new_cache(self, model, role=0):
+        """A cache of the model for this text: a new one, or the one that the context goes on with.
+
+        What is in it are the first tokens of the history. role: as in `Context.open`.
+        """
+        model = getattr(model, "expert", model)
+        if self.context is None:
+            return model.new_cache()
+        return self.context.open(model, role, self.history)
 
     def warped(self, warp: Warp | None, default: Warp | None = None) -> Warp:
         """The warp of this run, for target and draft alike: it knows when an end id may come.

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from .chance import as_chance
+from .chance import as_chance, chances_for
+from .context import Context
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .logprobs import noted, records_of
 from .mirostat import Mirostat, as_mirostat
 from .run import FROM_MODEL, Run
 from .step import Step
@@ -23,17 +25,20 @@ def sample(
     warp: Warp | None = None,
     chance: Chance | None = None,
     mirostat: float | Mirostat | None = None,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
 ) -> Iterator[Step]:
     """Yield one `Step` per token.
 
     prompt: ids, or text with `tokenizer`. warp: the settings; plain sampling unless given. chance:
-    a `Dice` or `GumbelDice`, fresh unless given. mirostat: the surprise to keep to, in bits. The
-    other arguments: as in `Run`.
+    a `Dice` or `GumbelDice`, fresh unless given. mirostat: the surprise to keep to, in bits.
+    logprobs: with how many alternatives each step holds its `TokenLogprobs`. The other arguments:
+    as in `Run`.
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError`.
     """
     run = Run(
@@ -44,8 +49,9 @@ def sample(
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )
-    distribution = as_mirostat(mirostat, run.warped(warp))
+    distribution = noted(as_mirostat(mirostat, run.warped(warp)), logprobs)
     return draw_tokens(run, [model], distribution, as_chance(chance))
 
 
@@ -56,13 +62,63 @@ def draw_tokens(
     chance: Chance,
 ) -> Iterator[Step]:
     """Draw tokens until the run ends: `distribution(logits of each model ..., history)` -> [V]."""
-    caches = [model.new_cache() for model in models]
+    caches = [run.new_cache(model, role) for role, model in enumerate(models)]
     while not run.finish_reason:
         rows = [  # one [V] per model, after the tokens that it has not seen yet
             model.forward(run.history[cache.length :], cache)[-1]
             for model, cache in zip(models, caches)
         ]
         yield draw_token(run, rows, distribution, chance)
+
+
+def sample_many(
+    model: Model,
+    prompts: Sequence[Prompt],
+    *,
+    chances: Sequence[Chance | None] | None = None,
+    warp: Warp | None = None,
+    mirostat: float | Mirostat | None = None,
+    logprobs: int | None = None,
+    max_new_tokens: int | None = None,
+    min_new_tokens: int = 0,
+    eos: EndIds = FROM_MODEL,
+    stop: StopStrings = (),
+    tokenizer: Tokenizer | None = None,
+) -> Iterator[tuple[int, Step]]:
+    """`sample` for several prompts at once: yields (index of the prompt, its `Step`).
+
+    One pass of the model serves all that still run. chances: one for each prompt. Each text is that
+    of the prompt alone with the same chance. The other arguments and the errors: as in `sample`.
+    """
+    texts = []
+    for prompt, chance in zip(prompts, chances_for(prompts, chances), strict=True):
+        run = Run(
+            model,
+            prompt,
+            max_new_tokens=max_new_tokens,
+            min_new_tokens=min_new_tokens,
+            eos=eos,
+            stop=stop,
+            tokenizer=tokenizer,
+        )
+        distribution = noted(as_mirostat(mirostat, run.warped(warp)), logprobs)
+        texts.append((run, distribution, as_chance(chance)))
+    return draw_many(texts, [model])
+
+
+def draw_many(texts, models: Sequence[Model]) -> Iterator[tuple[int, Step]]:
+    """`draw_tokens` for several (run, distribution, chance): yields (index, `Step`)."""
+    caches = [[model.new_cache() for model in models] for _ in texts]
+
+    def logits(j, running):
+        batch = [(texts[i][0].history[caches[i][j].length :], caches[i][j]) for i in running]
+        return [rows[-1] for rows in models[j].forward_many(batch)]  # one [V] per text
+
+    while running := [i for i, (run, _, _) in enumerate(texts) if not run.finish_reason]:
+        by_text = zip(*[logits(j, running) for j in range(len(models))])
+        for i, rows in zip(running, by_text):
+            run, distribution, chance = texts[i]
+            yield i, draw_token(run, rows, distribution, chance)
 
 
 def draw_token(run, rows, distribution, chance):
@@ -72,5 +128,6 @@ def draw_token(run, rows, distribution, chance):
     except Blocked:
         run.block()
         return Step((), run.finish_reason)
-    tokens = run.commit([chance.choose(probs, len(run.history))])
-    return Step(tokens, run.finish_reason)
+    start = len(run.history)
+    tokens = run.commit([chance.choose(probs, start)])
+    return Step(tokens, run.finish_reason, records_of(distribution, start, tokens))

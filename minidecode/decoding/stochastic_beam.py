@@ -14,13 +14,17 @@ largest of each step lose nothing that belongs to the largest at the end. Exact:
 texts and their order, under the model's distribution after any `Warp`.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..checks import shown, whole
 from ..errors import InputError
 from .beam import Branch, Hypothesis, _advance, _Beam, _end, _inherit
 from .chance import as_chance
+from .context import Context
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .logprobs import rescored
 from .run import FROM_MODEL, Run
 from .warp import Blocked, Warp
 
@@ -38,18 +42,23 @@ def stochastic_beam_search(
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
+    logprobs: int | None = None,
 ) -> list[Hypothesis]:
     """The first `num_return_sequences` samples, all num_beams unless given; fewer where fewer are.
 
     `score` of a `Hypothesis` is here its G, which falls along the list; `logprobs` are those of its
     tokens under the distribution drawn from. (A text of log-probability phi is among the first n
     with probability 1 - exp(-exp(phi - kappa)), kappa the G of the next: its weight in estimates.)
-    warp: the settings; none unless given. chance: a `Dice`, fresh unless given. The limits are
-    those of `Run`. Errors: `InputError`; `ContextError`; `LogitsError`, naming the step.
+    warp: the settings; none unless given. chance: a `Dice`, fresh unless given. logprobs: how many
+    alternatives to tell in the `TokenLogprobs` of each text, for one more pass over it. The limits
+    and context: as in `Run`. Errors: `InputError`; `ContextError`; `LogitsError`, naming the step.
     """
     num_beams = whole("num_beams", num_beams, 1)
     if num_return_sequences is not None:
         whole("num_return_sequences", num_return_sequences, 1, num_beams)
+    if logprobs is not None:
+        whole("logprobs", logprobs, 0)
     chance = as_chance(chance)
     if not hasattr(chance, "gumbel"):
         raise InputError(f"chance: got {shown(chance)}, a Dice was wanted: it has Gumbel noise")
@@ -61,19 +70,19 @@ def stochastic_beam_search(
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )
     warp = run.warped(warp)
     if run.finish_reason:
         return [Hypothesis([], 0.0, [], run.finish_reason)]
 
     root = float(chance.gumbel(1)[0])  # the largest G of all, of log-probability 0
-    beams, ended = [_Beam([], [], root, [model.new_cache()], run.stream)], []
+    beams, ended = [_Beam([], [], root, [run.new_cache(model)], run.stream)], []
     for length in range(1, run.limit + 1):
         if not beams:
             break
-        pending = [beam.tokens[-1:] or run.prompt for beam in beams]
         rows, branches = [], []
-        for parent, (logits,) in enumerate(_advance((model,), beams, pending)):
+        for parent, (logits,) in enumerate(_advance((model,), beams, run.prompt)):
             beam = beams[parent]
             rows.append(_log_probs(warp, logits, run.prompt + beam.tokens))
             if rows[-1] is None:
@@ -83,7 +92,13 @@ def stochastic_beam_search(
         ended, branches = _largest(ended, branches, num_beams)
         at_limit = run.full if length == run.limit else None
         beams = _sort_out(beams, rows, branches, run.eos, at_limit, ended)
-    return sorted(ended, key=lambda h: -h.score)[:num_return_sequences]
+    first = sorted(ended, key=lambda h: -h.score)[:num_return_sequences]
+    if logprobs is None:
+        return first
+    return [
+        replace(h, token_logprobs=rescored([model], run.prompt, h.tokens, warp, logprobs))
+        for h in first
+    ]
 
 
 def _sort_out(beams, rows, branches, eos, at_limit, ended):

@@ -172,7 +172,8 @@ def outside_kernels(engine, repeats=9):
 def _timed_kernels():
     """Wraps the kernels that the model calls; yields a list of one: the seconds spent in them."""
     spent = [0.0]
-    plain = {name: getattr(gpt2, name) for name in ("attention", "gelu", "layer_norm", "linear")}
+    plain = {name: getattr(gpt2, name) for name in ("attention", "layer_norm", "linear")}
+    activations = dict(gpt2.ACTIVATIONS)
 
     def timed(kernel):
         def call(*args):
@@ -186,10 +187,12 @@ def _timed_kernels():
     try:
         for name, kernel in plain.items():
             setattr(gpt2, name, timed(kernel))
+        gpt2.ACTIVATIONS.update({name: timed(kernel) for name, kernel in activations.items()})
         yield spent
     finally:
         for name, kernel in plain.items():
             setattr(gpt2, name, kernel)
+        gpt2.ACTIVATIONS.update(activations)
 
 
 def peak_memory():

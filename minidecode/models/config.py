@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CheckpointError
+from ..kernels import ACTIVATIONS
 
 _SIZES = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head")
 _FLAGS = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings")
 _OPTIONAL = ("n_inner", "layer_norm_epsilon", "activation_function", "bos_token_id", *_FLAGS)
-_ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh")  # two names for the tanh form of GELU
 _ALIASES = {  # the common names that transformers reads as GPT-2's own
     "n_positions": "max_position_embeddings",
     "n_embd": "hidden_size",
@@ -67,7 +67,8 @@ class Config:
         for name in _FLAGS:
             self._want(name, lambda flag: isinstance(flag, bool), "true or false")
         self._want("layer_norm_epsilon", _is_positive, "a number above 0")
-        self._want("activation_function", _ACTIVATIONS.__contains__, " or ".join(_ACTIVATIONS))
+        names = tuple(ACTIVATIONS)
+        self._want("activation_function", names.__contains__, f"one of {', '.join(names)}")
         an_id = f"an id from 0 to {self.vocab_size - 1}"
         self._want("bos_token_id", lambda bos: bos is None or self._is_id(bos), an_id)
         self._want("eos_token_ids", lambda ids: all(map(self._is_id, ids)), f"each {an_id}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checks import check_batch
-from ..kernels import Packed, attention, gelu, layer_norm, linear
+from ..kernels import ACTIVATIONS, Packed, attention, layer_norm, linear
 from .kv_cache import KVCache
 from .weights import EMBEDDING, HEAD, Weights
 
@@ -57,6 +57,13 @@ class GPT2:
         self.wpe = weights.vector("wpe.weight")  # [n_positions, d]
         self.blocks = [_read_block(weights, f"h.{i}.") for i in range(config.n_layer)]
         self.ln_f = _read_vectors(weights, "ln_f")
+
+    def __repr__(self):
+        layers, width = self.config.n_layer, self.config.n_embd
+        return (
+            f"GPT2({layers} layers, width {width}, {self.vocab_size} ids, "
+            f"{self.n_positions} positions, {self.dtype})"
+        )
 
     def named_weights(self):
         """(name, vector or packed matrix) of all, under the names of the checkpoint."""
@@ -138,7 +145,8 @@ class GPT2:
         return linear(merged.reshape(x.shape), *block.attn_c_proj)  # [n, d] -> [n, d]
 
     def _mlp(self, x, block):
-        hidden = gelu(linear(self._norm(x, block.ln_2), *block.mlp_c_fc))  # [n, d] -> [n, n_inner]
+        activation = ACTIVATIONS[self.config.activation_function]
+        hidden = activation(linear(self._norm(x, block.ln_2), *block.mlp_c_fc))  # -> [n, n_inner]
         return linear(hidden, *block.mlp_c_proj)  # [n, n_inner] -> [n, d]
 
     def _norm(self, x, weights):

@@ -24,6 +24,9 @@ class KVCache:
         self.pages = []
         self._owned = []  # per page: no other cache holds it
 
+    def __repr__(self):
+        return f"KVCache({self.length} of {self.n_positions} tokens)"
+
     @property
     def capacity(self):
         """Positions that fit without another page."""

@@ -21,6 +21,9 @@ class TableCache:
     def length(self):
         return len(self.tokens)
 
+    def __repr__(self):
+        return f"TableCache({self.length} tokens)"
+
     def truncate(self, length):
         if not 0 <= length <= self.length:
             raise InputError(f"cache: cannot truncate {self.length} tokens to {length}")
@@ -55,6 +58,9 @@ class TableModel:
         self.n_positions = n_positions
         self.eos = id_tuple(eos, self.vocab_size)
         self.bos = bos
+
+    def __repr__(self):
+        return f"TableModel({self.vocab_size} ids, {self.n_positions} positions)"
 
     def new_cache(self):
         return TableCache()

@@ -48,6 +48,10 @@ class Tokenizer:
         if self._byte_level:
             _check_added(backend, self._added, source)
 
+    def __repr__(self):
+        kind = "bytes" if self._byte_level else "literal text"
+        return f"Tokenizer({self.vocab_size} ids of {kind}, {len(self._special)} special)"
+
     @classmethod
     def read(cls, directory):
         """The tokenizer of a model directory: tokenizer.json, else vocab.json with merges.txt.

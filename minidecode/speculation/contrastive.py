@@ -9,6 +9,7 @@ is that of `contrastive` with the same warp, and its greedy text the same.
 import time
 from collections.abc import Callable, Iterator
 
+from ..decoding.context import Context
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.contrastive import Contrast, both
 from ..decoding.run import FROM_MODEL, Run
@@ -59,11 +60,13 @@ def speculative_contrastive(
     schedule: str | Schedule = "constant",
     verify: str | Rule | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
 ) -> Iterator[Round]:
     """Yield one `Round` for each pass of the expert.
 
@@ -98,9 +101,11 @@ def speculative_contrastive(
         verify=verify,
         distribution=distribution,
         clock=clock,
+        logprobs=logprobs,
         max_new_tokens=max_new_tokens,
         min_new_tokens=min_new_tokens,
         eos=eos,
         stop=stop,
         tokenizer=tokenizer,
+        context=context,
     )

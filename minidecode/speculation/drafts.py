@@ -46,13 +46,27 @@ class ModelDraft:
         self.start = 0  # where in the history the cache begins
 
     def propose(self, history, k, warp, chance):
+        drafting = self.drafting(history, k, warp, chance)
+        try:
+            tokens = next(drafting)
+            while True:
+                tokens = drafting.send(self.next_logits(tokens))
+        except StopIteration as done:
+            return done.value
+
+    def drafting(self, history, k, warp, chance):
+        """A generator that returns what `propose` does, for several drafts to take turns.
+
+        It yields all tokens so far where it needs the logits [V] after them, which it is sent.
+        """
         tokens, q = list(history), []
         self._skip_unknown(tokens)
         length = len(tokens) - self.start  # of what the model reads
         room = self.model.n_positions + 1 - length  # the last draft need not be fed
         for _ in range(min(k, room) if length else 0):
+            logits = yield tokens
             try:
-                row = warp(self.next_logits(tokens), tokens)
+                row = warp(logits, tokens)
             except Blocked:
                 break
             token = chance.choose(row, len(tokens))
@@ -62,12 +76,16 @@ class ModelDraft:
                 break
         return tokens[len(history) :], q
 
+    def unread(self, tokens):
+        """Those of the tokens that are not in the cache."""
+        return tokens[self.start + self.cache.length :]
+
     def next_logits(self, tokens):
         """The logits [V] after `tokens`; only those not in the cache are computed.
 
         These are: in the first round the prompt, after a fully accepted one two tokens, else one.
         """
-        return self.model.forward(tokens[self.start + self.cache.length :], self.cache)[-1]
+        return self.model.forward(self.unread(tokens), self.cache)[-1]
 
     def rollback(self, length):
         if length < self.start:
@@ -81,6 +99,31 @@ class ModelDraft:
                 self.cache.truncate(0)
                 self.start = i + 1
                 return
+
+
+def draft_together(jobs):
+    """What each draft proposes, drafted in common passes: [(drafted, q)].
+
+    jobs: [(`ModelDraft`, history, k, warp, chance)], all of one model. Each drafts what it would
+    alone, bit for bit.
+    """
+    found, waiting = [None] * len(jobs), {}
+
+    def go_on(i, drafting, logits):
+        try:
+            waiting[i] = drafting, drafting.send(logits)
+        except StopIteration as done:
+            found[i] = done.value
+
+    for i, (draft, *arguments) in enumerate(jobs):
+        go_on(i, draft.drafting(*arguments), None)
+    while waiting:
+        turn, waiting = waiting, {}
+        batch = [(jobs[i][0].unread(tokens), jobs[i][0].cache) for i, (_, tokens) in turn.items()]
+        rows = jobs[0][0].model.forward_many(batch)
+        for (i, (drafting, _)), logits in zip(turn.items(), rows):
+            go_on(i, drafting, logits[-1])
+    return found
 
 
 def as_draft(draft: Any) -> Draft:
@@ -97,6 +140,8 @@ class PromptLookupDraft:
     Needs no model: good where a text repeats itself or its prompt (Saxena 2023). Suffixes of 1 to
     max_ngram tokens are looked for, in time linear in the text. Nothing is drawn, so q is one-hot.
     """
+
+    stateless = True  # one object may serve several texts
 
     def __init__(self, max_ngram: int = 4):
         self.max_ngram = whole("max_ngram", max_ngram, 1)

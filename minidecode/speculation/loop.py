@@ -18,11 +18,13 @@ import numpy as np
 
 from ..checks import check_model, check_same_vocabulary, is_whole, shown
 from ..decoding.chance import as_chance, is_coupled
+from ..decoding.context import Context
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from ..decoding.logprobs import noted, records_of
 from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError, LogitsError
-from .drafts import Draft, as_draft
+from .drafts import Draft, ModelDraft, as_draft, draft_together
 from .rounds import Round
 from .schedules import Schedule, make_schedule
 from .verify import verify, verify_block, verify_coupled
@@ -43,11 +45,13 @@ def speculative(
     verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
+    context: Context | None = None,
 ) -> Iterator[Round]:
     """Yield one `Round` for each pass of the target.
 
@@ -60,13 +64,16 @@ def speculative(
                       own with the arguments of `verify.verify`. GumbelDice has a rule of its own
     distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
+    logprobs          how many alternatives to tell in each round's `TokenLogprobs`
     and max_new_tokens, min_new_tokens, eos, stop, tokenizer as in `run.Run`.
 
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError` at the step at
     which plain sampling would raise it; `InputError` for a draft or rule that breaks its contract.
     """
-    limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer)
-    settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
+    limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer, context)
+    settings = Settings(
+        warp, num_draft_tokens, schedule, verify, distribution, clock, logprobs, limits
+    )
     return _rounds(target, Speculation(target, draft, prompt, chance, settings))
 
 
@@ -90,6 +97,7 @@ def speculative_many(
     verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
@@ -98,7 +106,8 @@ def speculative_many(
 ) -> Iterator[tuple[int, Round]]:
     """`speculative` for several prompts at once: yields (index of the prompt, its `Round`).
 
-    One pass of the target serves all that still run. drafts: a model for all, or one draft for each
+    One pass of the target serves all that still run, and each pass of a draft all that it drafts
+    for. drafts: a model for all, or one draft for each
     prompt; chances: one for each prompt. Each sequence has its own cache, draft, length and end,
     and its text is that of the prompt alone with the same draft and chance. The other arguments and
     the errors are those of `speculative`.
@@ -107,7 +116,9 @@ def speculative_many(
     if hasattr(schedule, "next"):
         _check_own("schedule", [schedule for _ in prompts])
     limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer)
-    settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
+    settings = Settings(
+        warp, num_draft_tokens, schedule, verify, distribution, clock, logprobs, limits
+    )
     running = {
         i: Speculation(target, draft, prompt, chance, settings)
         for i, (draft, prompt, chance) in enumerate(zip(drafts, prompts, chances, strict=True))
@@ -117,7 +128,7 @@ def speculative_many(
 
 def _rounds_of_many(target, running, clock):
     while running := {i: one for i, one in running.items() if not one.run.finish_reason}:
-        proposals = {i: one.propose() for i, one in running.items()}
+        proposals = _propose_all(running, clock)
         started = clock()
         rows = target.forward_many(
             [(proposals[i].tokens, one.cache) for i, one in running.items()],
@@ -126,6 +137,33 @@ def _rounds_of_many(target, running, clock):
         seconds = clock() - started
         for (i, one), logits in zip(running.items(), rows, strict=True):
             yield i, one.settle(proposals[i], logits, seconds)
+
+
+def _propose_all(running, clock):
+    """The proposals of all sequences; drafts of one model are drafted together."""
+    wishes = {i: one.wish() for i, one in running.items()}
+    proposals, groups = {}, {}
+    for i, one in running.items():
+        alone = wishes[i].n == 0 or type(one.draft) is not ModelDraft
+        groups.setdefault(i if alone else ("model", id(one.draft.model)), []).append(i)
+    for members in groups.values():
+        found, seconds = _draft_all([(running[i], wishes[i]) for i in members], clock)
+        for i, (drafted, q) in zip(members, found, strict=True):
+            proposals[i] = running[i].proposal(wishes[i], drafted, q, seconds)
+    return {i: proposals[i] for i in running}
+
+
+def _draft_all(group, clock):
+    """([(drafted, q)], seconds): one sequence, or several whose drafts are of one model."""
+    if group[0][1].n == 0:
+        return [([], [])], 0.0
+    started = clock()
+    if len(group) == 1:
+        [(one, wish)] = group
+        found = [one.draft.propose(*one.order(wish))]
+    else:
+        found = draft_together([(one.draft, *one.order(wish)) for one, wish in group])
+    return found, clock() - started
 
 
 def _one_each(prompts, drafts, chances):
@@ -139,7 +177,8 @@ def _one_each(prompts, drafts, chances):
         raise InputError(
             f"prompts: got {len(prompts)}, with {len(drafts)} drafts and {len(chances)} chances"
         )
-    _check_own("drafts", [draft for draft in drafts if not hasattr(draft, "forward")])
+    own = [d for d in drafts if not (hasattr(d, "forward") or getattr(d, "stateless", False))]
+    _check_own("drafts", own)
     _check_own("chances", [c for c in chances if c is not None and not is_coupled(c)])
     return prompts, drafts, chances
 
@@ -159,6 +198,7 @@ class Limits:
     eos: EndIds
     stop: StopStrings
     tokenizer: Tokenizer | None
+    context: Context | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +211,24 @@ class Settings:
     verify: str | Rule | None
     distribution: Callable | None
     clock: Callable[[], float]
+    logprobs: int | None
     limits: Limits
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one sequence wants drafted.
+
+    k             how many the schedule asked for
+    n             how many there is room for
+    limited       there was no room for k
+    reads_prompt  it is the first round
+    """
+
+    k: int
+    n: int
+    limited: bool
+    reads_prompt: bool
 
 
 @dataclass(frozen=True)
@@ -219,47 +276,62 @@ class Speculation:
             eos=limits.eos,
             stop=limits.stop,
             tokenizer=limits.tokenizer,
+            context=limits.context,
         )
         self.vocab_size = target.vocab_size
         self.warp = self.run.warped(settings.warp)
         self.chance = as_chance(chance)
-        self.distribution = settings.distribution or self.warp
+        self.distribution = noted(settings.distribution or self.warp, settings.logprobs)
         self.rule = choose_rule(settings.verify, self.chance)
         self.schedule = make_schedule(settings.schedule, settings.num_draft_tokens)
         self.clock = settings.clock
-        self.cache = target.new_cache()
+        self.cache = self.run.new_cache(target)
         self.draft = draft
+        self.begun = False
 
     def propose(self) -> Proposal:
         """Draft what the schedule asks for, as far as there is room."""
-        reads_prompt = self.cache.length == 0
+        wish = self.wish()
+        started = self.clock()
+        drafted, q = self.draft.propose(*self.order(wish)) if wish.n else ([], [])
+        return self.proposal(wish, drafted, q, self.clock() - started if wish.n else 0.0)
+
+    def wish(self) -> "Wish":
+        """How many tokens to draft in this round."""
+        reads_prompt, self.begun = not self.begun, True
         if reads_prompt:
-            self.draft.rollback(0)  # nothing of an earlier run
+            self._begin()
         k = self.schedule.next()
         room = self.run.remaining - 1  # one token always comes from the target
-        drafted, q, seconds = self._draft(min(k, room))
+        return Wish(k, min(k, room), k > room, reads_prompt)
+
+    def _begin(self):
+        """Nothing of an earlier run, but for what a context keeps of it."""
+        self.draft.rollback(0)
+        kept = self.run.context is not None and isinstance(self.draft, ModelDraft)
+        if kept and self.draft.model.vocab_size >= self.vocab_size:  # else it does not read all
+            self.draft.cache = self.run.new_cache(self.draft.model, 1)
+
+    def order(self, wish):
+        """The arguments that the draft is called with."""
+        # A copy of the history: whoever appends to what it is given must not write the text.
+        return list(self.run.history), wish.n, self.warp, self.chance
+
+    def proposal(self, wish, drafted, q, seconds) -> Proposal:
+        """What the target has to score of what was drafted."""
+        drafted, q = check_draft(drafted, q, wish.n)
         n_drafted, n_fed = self._worth_scoring(drafted)
         return Proposal(
-            k=k,
+            k=wish.k,
             n_proposed=len(drafted),
             drafted=drafted[:n_drafted],
             q=q[:n_drafted],
             tokens=self.run.history[self.cache.length :] + drafted[:n_fed],
             n_logits=n_fed + 1,
-            limited=k > room,
-            reads_prompt=reads_prompt,
+            limited=wish.limited,
+            reads_prompt=wish.reads_prompt,
             draft_seconds=seconds,
         )
-
-    def _draft(self, k):
-        """(drafted, q, seconds) of at most k drafts."""
-        if k == 0:
-            return [], [], 0.0
-        started = self.clock()
-        # A copy of the history: whoever appends to what it is given must not write the text.
-        drafted, q = self.draft.propose(list(self.run.history), k, self.warp, self.chance)
-        seconds = self.clock() - started
-        return *check_draft(drafted, q, k), seconds
 
     def _worth_scoring(self, drafted):
         """How many drafts to verify, and how many of these to feed to the target.
@@ -280,11 +352,13 @@ class Speculation:
 
         seconds: of the target's pass.
         """
+        started = self.clock()
         p, q, error = self._rows(proposal, logits)
         drafted = proposal.drafted[: len(p) - 1]
         answer = self.rule(p, q, drafted, self.chance, len(self.run.history))
         accepted, token = check_answer(answer, p, self.vocab_size)
-        self._teach(proposal, accepted, seconds)
+        self._teach(proposal, accepted, seconds + self.clock() - started)
+        start = len(self.run.history)
         tokens = self._commit(drafted[:accepted], token, error)
         self.cache.truncate(len(self.run.history) - 1)
         self.draft.rollback(len(self.run.history) - 1)
@@ -292,6 +366,7 @@ class Speculation:
         return Round(
             tokens,
             self.run.finish_reason,
+            records_of(self.distribution, start, tokens),
             drafted=tuple(proposal.drafted if whole else drafted[: len(tokens)]),
             accepted=min(accepted, len(tokens)),
             next_token=tokens[-1] if whole else None,

@@ -9,25 +9,25 @@ from ..decoding.beam import Hypothesis, beam_search
 from ..decoding.contrastive import Contrast
 from ..decoding.run import prompt_ids
 from ..decoding.warp import log_softmax
-from .candidates import Place
+from .candidates import Candidate
 from .listening import ListeningModel, Notes
-from .top_tokens import likeliest, look_closer, own_distribution
+from .top_tokens import bars_of, likeliest, own_distribution
 
 
 @dataclass(frozen=True)
 class Node:
     """A hypothesis of the step; its text is that of its parent and one token.
 
-    place   the token, with the distributions after the parent. None if the parent was blocked: then
-            the node is the parent, finished as it was
-    parent  the index of its parent among the nodes of the step before; None at the first step
-    total   the sum of its scores, which are log-probabilities without an amateur
-    fate    running, finished or dropped
-    rank    of the returned hypothesis that ends here, from 0; None if none does
-    best    whether the best hypothesis passes through it
+    candidate  the token, with the distributions after the parent. None if the parent was blocked:
+               then the node is the parent, finished as it was
+    parent     the index of its parent among the nodes of the step before; None at the first step
+    total      the sum of its scores, which are log-probabilities without an amateur
+    fate       running, finished or dropped
+    rank       of the returned hypothesis that ends here, from 0; None if none does
+    best       whether the best hypothesis passes through it
     """
 
-    place: Place | None
+    candidate: Candidate | None
     parent: int | None
     total: float
     fate: str
@@ -37,26 +37,32 @@ class Node:
 
 @dataclass(frozen=True)
 class Tree:
-    """levels: the nodes of each step, best first. hypotheses: what the search returned."""
+    """levels: the nodes of each step, best first. hypotheses: what the search returned.
+
+    length_penalty: a hypothesis has score sum / length ** length_penalty.
+    """
 
     levels: list[list[Node]]
     hypotheses: list[Hypothesis]
+    length_penalty: float = 1.0
 
 
 def trace_beam(model, prompt, *, amateur=None, contrast=None, **options):
     """`beam_search`, returning its `Tree`. Arguments as there, but for `trace`."""
-    ours, theirs = Notes(), Notes()
+    model_notes, amateur_notes = Notes(), Notes()
     start = len(prompt_ids(model, prompt, options.get("tokenizer")))
-    grower = _Grower(start, ours, theirs, (contrast or Contrast()).amateur_temperature)
+    grower = _Grower(
+        start, model_notes, amateur_notes, (contrast or Contrast()).amateur_temperature
+    )
     hypotheses = beam_search(
-        ListeningModel(model, ours),
+        ListeningModel(model, model_notes),
         prompt,
-        amateur=None if amateur is None else ListeningModel(amateur, theirs),
+        amateur=None if amateur is None else ListeningModel(amateur, amateur_notes),
         contrast=contrast,
         trace=grower,
         **options,
     )
-    return Tree(_mark(grower.levels, hypotheses), hypotheses)
+    return Tree(_mark(grower.levels, hypotheses), hypotheses, options.get("length_penalty", 1.0))
 
 
 class _Grower:
@@ -65,29 +71,33 @@ class _Grower:
     Done step by step, so that the logits of one step are all that is ever kept.
     """
 
-    def __init__(self, start, ours, theirs, temperature):
-        self.start, self.ours, self.theirs = start, ours, theirs
+    def __init__(self, start, model_notes, amateur_notes, temperature):
+        self.start, self.model_notes, self.amateur_notes = start, model_notes, amateur_notes
         self.temperature = temperature
         self.levels = []
         self.running = [(None, 0.0)]  # of the level before, what ran on: (index, total)
 
     def append(self, branches):
-        passes = [notes.passes.pop() for notes in (self.ours, self.theirs) if notes.passes]
-        sides = [
-            self._sides([b for b in branches if b.parent == i], total, *(x[-1] for _, x in one))
+        passes = [
+            notes.passes.pop() for notes in (self.model_notes, self.amateur_notes) if notes.passes
+        ]
+        shared = [
+            self._shared_facts(
+                [b for b in branches if b.parent == i], total, *(x[-1] for _, x in one)
+            )
             for i, ((_, total), one) in enumerate(zip(self.running, zip(*passes)))
         ]
         position = self.start + len(self.levels)
         nodes = []
         for b in branches:
-            place = None
+            candidate = None
             if b.token is not None:
-                place = Place(b.token, b.fate, position, **sides[b.parent])
-            nodes.append(Node(place, self.running[b.parent][0], b.total, b.fate))
+                candidate = Candidate(b.token, b.fate, position, **shared[b.parent])
+            nodes.append(Node(candidate, self.running[b.parent][0], b.total, b.fate))
         self.levels.append(nodes)
         self.running = [(i, n.total) for i, n in enumerate(nodes) if n.fate == "running"]
 
-    def _sides(self, children, total, expert, amateur=None):
+    def _shared_facts(self, children, total, expert, amateur=None):
         """What the children of one hypothesis share: the ids to show, the `Bars` of each model."""
         added = {b.token: b.total - total for b in children if b.token is not None}
         p, q = own_distribution(expert), None
@@ -96,8 +106,8 @@ class _Grower:
         ids = likeliest([p] if q is None else [p, q], added)
         return {
             "ids": ids,
-            "p": look_closer(ids, p),
-            "q": None if q is None else look_closer(ids, q),
+            "p": bars_of(ids, p),
+            "q": None if q is None else bars_of(ids, q),
             "scores": tuple(map(added.get, ids)),
         }
 
@@ -110,7 +120,7 @@ def _mark(levels, hypotheses):
         above, texts = texts, []
         for i, node in enumerate(nodes):
             text = () if node.parent is None else above[node.parent]
-            texts.append(text if node.place is None else (*text, node.place.token))
+            texts.append(text if node.candidate is None else (*text, node.candidate.token))
             if node.fate == "finished":
                 nodes[i] = dataclasses.replace(node, rank=ranks.get(texts[-1]))
     index = None

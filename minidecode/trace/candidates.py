@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..decoding.step import Step
-from .top_tokens import Bars, at, cuts_of, likeliest, look_closer, own_distribution
+from .top_tokens import Bars, at, bars_of, cuts_of, likeliest, own_distribution
 
 
 @dataclass(frozen=True)
-class Place:
+class Candidate:
     """A token that was considered for a position of the text.
 
     kind        accepted, rejected, correction, bonus, untested (drafted behind a rejection), plain
@@ -17,11 +17,19 @@ class Place:
     position    tokens before it, the prompt's counted
     ids         the likeliest tokens at this position, and those considered for it
     p, q        `Bars` of `ids` for target and draft, or for expert and amateur
-    residual    probabilities of `ids` in norm(max(0, p - q)), which a correction is drawn from
+    residual    probabilities of `ids` in the distribution that a correction is drawn from:
+                max(0, p - q) divided by its sum, under block verification max(0, P_i p - q)
+    divisor     that sum
     scores      contrastive scores of `ids`, or what they add to a beam's total; None where barred
     noise       of `GumbelDice`: its noise for `ids`, added to log p
-    acceptance  with which probability the draft was to be accepted; it was if `uniform` lay below
+    acceptance  with which probability the draft was to be accepted; it was if `uniform` lay below.
+                Under block verification: that all drafts up to this one be kept and none behind it
+    reach       under block verification, P_i of algorithm 2: with which probability the drafts up
+                to this one are kept, whatever becomes of those behind
     drawn       the uniform number that the token itself was drawn with
+    starts      where each of `ids` begins on the line from 0 to 1 that `drawn` points to: the
+                probability of all smaller ids in what was drawn from
+    least       in contrastive decoding, alpha times the expert's largest probability
     """
 
     token: int
@@ -31,19 +39,27 @@ class Place:
     p: Bars | None = None
     q: Bars | None = None
     residual: tuple[float, ...] | None = None
+    divisor: float | None = None
     scores: tuple[float | None, ...] | None = None
     noise: tuple[float, ...] | None = None
     acceptance: float | None = None
     uniform: float | None = None
+    reach: float | None = None
     drawn: float | None = None
+    starts: tuple[float, ...] | None = None
+    least: float | None = None
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A decoder's step and the places it considered, in order."""
+    """A decoder's step and the candidates it considered, in order.
+
+    rule: of verification: token, block, coupled or own; None where nothing is verified
+    """
 
     step: Step
-    places: list[Place]
+    candidates: list[Candidate]
+    rule: str | None = None
 
 
 def drawn_facts(draw, ids, residual=False):
@@ -52,25 +68,31 @@ def drawn_facts(draw, ids, residual=False):
         return {}
     if draw.noise is not None:
         return {"noise": at(draw.noise, ids)}
-    share = np.asarray(draw.probs, np.float64) / np.sum(draw.probs, dtype=np.float64)
-    return {"drawn": draw.uniform, "residual": at(share, ids) if residual else None}
+    probs = np.asarray(draw.probs, np.float64)
+    before = np.concatenate([[0.0], np.cumsum(probs)])
+    divisor = float(before[-1])
+    facts = {"drawn": draw.uniform}
+    if draw.uniform is not None and np.count_nonzero(probs) > 1:
+        facts["starts"] = at(before / divisor, ids)
+    if residual:
+        facts |= {"residual": at(probs / divisor, ids), "divisor": divisor}
+    return facts
 
 
-def sides(p_look, q_look, considered):
-    """What target and draft say at one position, as arguments of `Place`."""
-    looks = [look for look in (p_look, q_look) if look is not None]
-    rows = [look.probs for look in looks]
-    rows += [own_distribution(look.logits) for look in looks if look.logits is not None]
+def model_facts(p_row, q_row, considered):
+    """What target and draft say at one position, as arguments of `Candidate`."""
+    given = [row for row in (p_row, q_row) if row is not None]
+    rows = [row.probs for row in given]
+    rows += [own_distribution(row.logits) for row in given if row.logits is not None]
     ids = likeliest(rows, considered)
-    p, q = (look and _bars(look, ids) for look in (p_look, q_look))
-    return {"ids": ids, "p": p, "q": q}
+    return {"ids": ids, "p": p_row and _bars(p_row, ids), "q": q_row and _bars(q_row, ids)}
 
 
-def _bars(look, ids):
-    if look.logits is None:
-        return look_closer(ids, final=look.probs)
-    cuts = cuts_of(look.warp, lambda w: w(look.logits, look.history))
-    cut_later = (look.warp(look.logits, look.history) > 0) & (look.probs == 0)
+def _bars(row, ids):
+    if row.logits is None:
+        return bars_of(ids, final=row.probs)
+    cuts = cuts_of(row.warp, lambda warp: warp(row.logits, row.history))
+    cut_later = (row.warp(row.logits, row.history) > 0) & (row.probs == 0)
     if cut_later.any():
         cuts.append(("mirostat", cut_later))
-    return look_closer(ids, own_distribution(look.logits), look.probs, cuts)
+    return bars_of(ids, own_distribution(row.logits), row.probs, cuts)

@@ -16,7 +16,7 @@ from ..decoding.warp import Warp, as_warp
 
 
 @dataclass(frozen=True)
-class Look:
+class Distribution:
     """`probs` [V] after the ids `history`, made by `warp` of `logits` [V]; None where of none."""
 
     logits: np.ndarray | None
@@ -55,7 +55,8 @@ class Notes:
         self.clear()
 
     def clear(self):
-        self.looks, self.draws, self.trials, self.passes = [], [], [], []
+        self.distributions, self.draws, self.trials, self.passes = [], [], [], []
+        self.verified = None  # (p, q, drafted), as a rule of verification got them
 
 
 class Listening:
@@ -82,7 +83,7 @@ class ListeningWarp(Warp):
 
     def __call__(self, logits, history):
         probs = super().__call__(logits, history)
-        self.notes.looks.append(Look(logits, tuple(history), probs, self._plain))
+        self.notes.distributions.append(Distribution(logits, tuple(history), probs, self._plain))
         return probs
 
     @cached_property
@@ -120,20 +121,32 @@ class ListeningChance(Listening):
         return accepted
 
 
+class ListeningRule(Listening):
+    """A rule of verification; noted are the rows and the drafts it judged."""
+
+    def __call__(self, p, q, drafted, chance, position=0):
+        self.notes.verified = p, q, list(drafted)
+        return self.inner(p, q, drafted, chance, position)
+
+
 class ListeningDraft(Listening):
-    """A draft whose draws are noted apart from the target's, with one `Look` a drafted token."""
+    """A draft whose draws are noted apart from the target's, with one row per drafted token."""
 
     def propose(self, history, k, warp, chance):
         warp = ListeningWarp.like(warp, self.notes)
         chance = chance.inner if isinstance(chance, ListeningChance) else chance
         drafted, q = self.inner.propose(history, k, warp, ListeningChance(chance, self.notes))
-        looks = {len(look.history): look for look in self.notes.looks}
-        seen = [(*history, *drafted[:i]) for i in range(len(drafted))]
-        self.notes.looks = [
-            replace(looks[len(h)], history=h, probs=row) if len(h) in looks else Look(None, h, row)
-            for h, row in zip(seen, q)
+        warped = {len(row.history): row for row in self.notes.distributions}
+        self.notes.distributions = [
+            self._row((*history, *drafted[:i]), probs, warped) for i, probs in enumerate(q)
         ]
         return drafted, q
+
+    def _row(self, history, probs, warped):
+        """What a token was drafted from, with the logits where a warp made it of some."""
+        if len(history) not in warped:
+            return Distribution(None, history, probs)
+        return replace(warped[len(history)], history=history, probs=probs)
 
 
 class ListeningModel(Listening):

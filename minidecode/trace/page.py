@@ -7,16 +7,13 @@ import re
 from dataclasses import dataclass, field
 from importlib import resources
 
-from ..decoding.warp import ROWS
 from ..models.labels import Spelling
 from ..speculation.rounds import Round, acceptance
 from .beam import Tree
-from .candidates import Place, Traced
-from .terminal import step_text, tree_lines
+from .candidates import Candidate, Traced
+from .terminal import KINDS, WORDS, step_text, tree_lines
 
 SCRIPTS = ("words.js", "panel.js", "tree.js", "text.js")
-WORDS = {name: row.label for name, row in ROWS.items()}  # of whatever can cut a token
-WORDS |= {"alpha": "alpha", "mirostat": "Mirostat"}
 DIGITS = 6  # of a number in the page
 
 
@@ -28,6 +25,7 @@ class Recording:
     prompt    its text
     settings  {name: value}, shown as they are
     names     of the two sides, such as target and draft; None where there is one side
+    about     what the algorithm does, in two sentences
     steps     what the decoder yielded, or for a beam search `tree`
     """
 
@@ -37,6 +35,7 @@ class Recording:
     names: tuple[str, str | None] = ("model", None)
     steps: list[Traced] = field(default_factory=list)
     tree: Tree | None = None
+    about: str = ""
 
     @property
     def finish_reason(self):
@@ -59,6 +58,26 @@ def summary(recording):
             share = f" ({rate:.0%})" if drafted else ""
             counts += f" in {len(rounds)} rounds, {accepted} of {drafted} drafts accepted{share}"
     return f"{counts}; ended: {recording.finish_reason}"
+
+
+def totals(recording):
+    """[(name, value)] of a whole text, as words."""
+    if recording.tree is not None:
+        weighed = sum(map(len, recording.tree.levels))
+        found = [("steps", len(recording.tree.levels)), ("hypotheses weighed", weighed)]
+        found.append(("returned", len(recording.tree.hypotheses)))
+    else:
+        steps = [traced.step for traced in recording.steps]
+        count = sum(len(step.tokens) for step in steps)
+        found = [("tokens", count)]
+        rounds = [step for step in steps if isinstance(step, Round)]
+        if rounds:
+            drafted, accepted, rate = acceptance((len(r.drafted), r.accepted) for r in rounds)
+            share = f" ({rate:.0%})" if drafted else ""
+            found.append((f"passes of the {recording.names[0]}", len(rounds)))
+            found.append(("tokens per pass", f"{count / len(rounds):.2f}"))
+            found.append(("drafts accepted", f"{accepted} of {drafted}{share}"))
+    return [*found, ("ended by", recording.finish_reason)]
 
 
 def page(recording, tokenizer, end_ids=()):
@@ -98,19 +117,24 @@ def _facts(recording, names):
     flow = Spelling(names.tokenizer, names.end_ids, keep="\n\\\xa0")
     steps = []
     for traced in recording.steps:
-        places = [_place(place, flow) for place in traced.places]
+        candidates = [_candidate(candidate, flow) for candidate in traced.candidates]
         drafted = getattr(traced.step, "drafted", ())
-        steps.append({"drafted": len(drafted), "places": places})
-    tree = recording.tree and _tree(recording.tree, flow)
-    ids = {i for traced in recording.steps for place in traced.places for i in place.ids}
+        rule = {"rule": traced.rule} if traced.rule else {}
+        steps.append({"drafted": len(drafted), "candidates": candidates} | rule)
+    tree = recording.tree and _tree(recording.tree, flow, names)
+    ids = {
+        i for traced in recording.steps for candidate in traced.candidates for i in candidate.ids
+    }
     if tree:
         nodes = [node for level in recording.tree.levels for node in level]
-        ids |= {i for node in nodes if node.place for i in node.place.ids}
+        ids |= {i for node in nodes if node.candidate for i in node.candidate.ids}
     return {
         "names": recording.names,
-        "summary": summary(recording),
+        "about": recording.about,
+        "totals": totals(recording),
+        "kinds": {kind: {"name": row.name, "words": row.words} for kind, row in KINDS.items()},
         "reason": recording.finish_reason,
-        "settings": recording.settings,
+        "settings": {n: _readable(value) for n, value in recording.settings.items()},
         "words": WORDS,
         "prompt": recording.prompt,
         "labels": {str(i): names.label(i) for i in sorted(ids)},
@@ -119,26 +143,44 @@ def _facts(recording, names):
     }
 
 
-def _tree(tree, flow):
+def _readable(value):
+    """A setting as text: a function by its name, what holds several with commas between them."""
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = ", ".join(_readable(part) for part in value)
+        return f"({parts})" if len(value) > 1 else parts
+    return getattr(value, "__name__", None) or str(value)
+
+
+def _tree(tree, flow, names):
     levels = []
     for nodes in tree.levels:
         levels.append([])
         for node in nodes:
-            place = node.place and _place(node.place, flow if node.best else None)
+            candidate = node.candidate and _candidate(node.candidate, flow if node.best else None)
             rest = {
                 name: getattr(node, name) for name in ("parent", "total", "fate", "rank", "best")
             }
-            levels[-1].append(_compact({"place": place, **rest}))
-    ends = [{"score": h.score, "reason": h.finish_reason} for h in tree.hypotheses]
-    return {"levels": levels, "hypotheses": _compact(ends)}
+            levels[-1].append(_compact({"candidate": candidate, **rest}))
+    ends = [
+        {
+            "score": h.score,
+            "reason": h.finish_reason,
+            "sum": float(sum(h.logprobs)),
+            "length": len(h.tokens),
+            "text": "".join(map(Spelling(names.tokenizer, names.end_ids).feed, h.tokens)),
+        }
+        for h in tree.hypotheses
+    ]
+    penalty = float(tree.length_penalty)
+    return {"levels": levels, "hypotheses": _compact(ends), "penalty": penalty}
 
 
-def _place(place: Place, flow):
-    """A place as JSON; `text` is what it adds to the text, "" where it completes no character."""
-    facts = _compact(dataclasses.asdict(place))
-    if flow is not None and place.kind != "untested":
-        take = flow.peek if place.kind == "rejected" else flow.feed
-        facts["text"] = take(place.token)
+def _candidate(candidate: Candidate, flow):
+    """As JSON; `text` is what it adds to the text, "" where it completes no character."""
+    facts = _compact(dataclasses.asdict(candidate))
+    if flow is not None and candidate.kind != "untested":
+        take = flow.peek if candidate.kind == "rejected" else flow.feed
+        facts["text"] = take(candidate.token)
     return facts
 
 

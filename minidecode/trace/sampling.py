@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ..decoding.chance import as_chance
 from ..decoding.sampling import sample
-from .candidates import Place, Traced, drawn_facts, sides
+from .candidates import Candidate, Traced, drawn_facts, model_facts
 from .listening import ListeningChance, ListeningWarp, Notes
 
 
@@ -14,11 +14,11 @@ def trace_sample(model, prompt, *, warp=None, chance=None, **limits):
     chance = as_chance(chance)
     listening = ListeningWarp.like(warp, notes), ListeningChance(chance, notes)
     for step in sample(model, prompt, warp=listening[0], chance=listening[1], **limits):
-        places = []
-        for look, draw in zip(notes.looks, notes.draws):
+        candidates = []
+        for distribution, draw in zip(notes.distributions, notes.draws):
             # With Mirostat less is left than the warp has left.
-            facts = sides(replace(look, probs=draw.probs), None, [draw.token])
+            facts = model_facts(replace(distribution, probs=draw.probs), None, [draw.token])
             facts |= drawn_facts(draw, facts["ids"])
-            places.append(Place(draw.token, "plain", draw.position, **facts))
+            candidates.append(Candidate(draw.token, "plain", draw.position, **facts))
         notes.clear()
-        yield Traced(step, places)
+        yield Traced(step, candidates)

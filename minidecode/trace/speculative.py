@@ -1,83 +1,141 @@
-"""Traces of speculative decoding: each draft, p and q at its place, and whether it stood.
+"""Traces of speculative decoding: each draft, p and q at its position, and whether it stood.
 
 The decoders run unchanged, between wrappers that listen (listening.py). So everything here is what
 took place, and the text is that of the same decoder and seed without a trace.
 """
 
-from ..decoding.chance import as_chance
+from dataclasses import dataclass
+
+from ..decoding.chance import as_chance, is_coupled
 from ..speculation.drafts import ModelDraft
-from ..speculation.loop import speculative
-from ..speculation.verify import verify
+from ..speculation.loop import choose_rule, speculative
+from ..speculation.verify import residual, verify, verify_block, verify_coupled
 from . import candidates
-from .candidates import Place, Traced, drawn_facts
-from .listening import ListeningChance, ListeningDraft, ListeningWarp, Notes
+from .candidates import Candidate, Traced, drawn_facts
+from .listening import ListeningChance, ListeningDraft, ListeningRule, ListeningWarp, Notes
+
+RULES = {verify: "token", verify_block: "block", verify_coupled: "coupled"}
 
 
 def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **options):
     """`speculative`, yielding a `Traced` for each of its rounds. Arguments as there."""
-    ours, theirs = Notes(), Notes()
+    target_notes, draft_notes = Notes(), Notes()
     chance = as_chance(chance)
     draft = ModelDraft(draft) if hasattr(draft, "forward") else draft
+    options, rule = listen_to_rule(options, chance, target_notes)
     rounds = speculative(
         target,
-        ListeningDraft(draft, theirs),
+        ListeningDraft(draft, draft_notes),
         prompt,
-        warp=ListeningWarp.like(warp, ours),
-        chance=ListeningChance(chance, ours),
+        warp=ListeningWarp.like(warp, target_notes),
+        chance=ListeningChance(chance, target_notes),
         **options,
     )
     for step in rounds:
-        if not one_test_per_draft(options):
-            ours.trials.clear()
-        yield Traced(step, _round(step, ours, theirs))
-        ours.clear()
-        theirs.clear()
+        yield Traced(step, _round(step, rule, target_notes, draft_notes), rule)
+        target_notes.clear()
+        draft_notes.clear()
 
 
-def one_test_per_draft(options):
-    """Whether what was asked of chance in a round is a test of one draft after the other."""
-    return options.get("verify") in (None, "token", verify)
+def listen_to_rule(options, chance, notes):
+    """The options with a rule of verification that is heard, and its name: one of one's own is own.
+
+    A coupled chance brings its own rule and asks nothing of chance but draws, so none is put in.
+    """
+    rule = choose_rule(options.get("verify"), chance)
+    if not is_coupled(chance):
+        options = options | {"verify": ListeningRule(rule, notes)}
+    return options, RULES.get(rule, "own")
 
 
-def _round(step, ours, theirs):
-    if not ours.looks:  # blocked before there was any distribution
+@dataclass(frozen=True)
+class Test:
+    """What decided about a draft.
+
+    acceptance, uniform   as in `Candidate`
+    reach                 P_i of block verification; None under other rules
+    """
+
+    acceptance: float
+    uniform: float | None = None
+    reach: float | None = None
+
+
+def tests_of(rule, notes, accepted):
+    """{number of the draft in its round, from 0: its `Test`} of the round that was heard."""
+    if notes.verified is None or rule not in ("token", "block"):
+        return {}
+    p, q, drafted = notes.verified
+    if rule == "token":
+        found = {i: Test(x.probability, x.uniform) for i, x in enumerate(notes.trials)}
+        if accepted < len(drafted) and accepted not in found:
+            found[accepted] = Test(0.0)  # no number is drawn for what cannot be
+        return found
+    found, trials = {}, iter(notes.trials)
+    for kept, coin, reach in block_coins(p, q, drafted):
+        if kept < accepted or kept == 0:
+            break
+        uniform = next(trials).uniform if coin > 0 else None
+        found[kept - 1] = Test(coin, uniform, reach)
+    return found
+
+
+def block_coins(p, q, drafted):
+    """The coins of `verify_block` in the order thrown: (drafts kept if it falls, chance, P_i)."""
+    reach = [1.0]
+    for i, x in enumerate(drafted):
+        reach.append(min(1.0, reach[i] * float(p[i][x]) / float(q[i][x])))
+    yield len(drafted), reach[-1], reach[-1]
+    for i in reversed(range(len(drafted))):
+        _, mass = residual(p[i], q[i], reach[i])
+        yield i, mass / (mass + 1 - reach[i]) if mass else float(reach[i] == 1), reach[i]
+
+
+def _round(step, rule, target_notes, draft_notes):
+    if not target_notes.distributions:  # blocked before there was any distribution
         return []
-    p_looks, q_looks = ({len(x.history): x for x in notes.looks} for notes in (ours, theirs))
-    start = min(p_looks)
-    p_looks = {i: look for i, look in p_looks.items() if i <= start + step.accepted}  # the tested
+    p_rows = {len(row.history): row for row in target_notes.distributions}
+    q_rows = {len(row.history): row for row in draft_notes.distributions}
+    start = min(p_rows)
+    if rule != "block":  # which reads the rows behind a rejection too
+        p_rows = {i: row for i, row in p_rows.items() if i <= start + step.accepted}
 
-    def sides(position, considered):
-        return candidates.sides(p_looks.get(position), q_looks.get(position), considered)
+    def model_facts(position, considered):
+        return candidates.model_facts(p_rows.get(position), q_rows.get(position), considered)
 
-    drafted = {draw.position: draw for draw in theirs.draws}
-    chosen = ours.draws[-1] if ours.draws else None
-    return round_places(step, start, sides, ours.trials, drafted, chosen)
+    drafted = {draw.position: draw for draw in draft_notes.draws}
+    tests = tests_of(rule, target_notes, step.accepted)
+    chosen = target_notes.draws[-1] if target_notes.draws else None
+    return round_candidates(step, start, model_facts, tests, drafted, chosen)
 
 
-def round_places(step, start, sides, trials, drafted, chosen):
-    """The places of a round: the drafted tokens, then the one that the target chose.
+def round_candidates(step, start, model_facts, tests, drafted, chosen):
+    """The candidates of a round: the drafted tokens, then the one that the target chose.
 
-    start: the position of the first. sides(position, considered): what is known of p and q there,
-    as arguments of `Place`. trials: the tests of drafts, in order. drafted: the `Draw`s of the
+    start: the position of the first. model_facts(position, considered): what is known of p and q
+    there, as arguments of `Candidate`. tests: as `tests_of` gives them. drafted: the `Draw`s of the
     draft by position; chosen: that of the target.
     """
-    coupled = chosen is not None and chosen.noise is not None
-    rejected = () if step.next_token is None else step.drafted[step.accepted : step.accepted + 1]
-    places = []
+    corrected = () if step.next_token is None else step.drafted[step.accepted : step.accepted + 1]
+    found = []
     for i, token in enumerate(step.drafted):
-        kind = "accepted" if i < step.accepted else "rejected" if i == step.accepted else "untested"
-        facts = sides(start + i, [token, step.next_token] if kind == "rejected" else [token])
-        if i < len(trials):
-            facts |= {"acceptance": trials[i].probability, "uniform": trials[i].uniform}
-        elif (
-            kind == "rejected" and not coupled and facts["p"].final[facts["ids"].index(token)] == 0
-        ):
-            facts["acceptance"] = 0.0  # no number is drawn for what cannot be
+        kind = _kind(i, step.accepted, tests)
+        rival = [step.next_token] if i == step.accepted and corrected else []
+        facts = model_facts(start + i, [token, *rival])
+        if i in tests:
+            facts |= vars(tests[i])
         facts |= drawn_facts(drafted.get(start + i), facts["ids"])
-        places.append(Place(token, kind, start + i, **facts))
+        found.append(Candidate(token, kind, start + i, **facts))
     if step.next_token is not None:
-        kind = "correction" if rejected else "bonus" if step.drafted else "plain"
-        facts = sides(start + step.accepted, [*rejected, step.next_token])
+        kind = "correction" if corrected else "bonus" if step.drafted else "plain"
+        facts = model_facts(start + step.accepted, [*corrected, step.next_token])
         facts |= drawn_facts(chosen, facts["ids"], residual=kind == "correction")
-        places.append(Place(step.next_token, kind, start + step.accepted, **facts))
-    return places
+        found.append(Candidate(step.next_token, kind, start + step.accepted, **facts))
+    return found
+
+
+def _kind(i, accepted, tests):
+    """What became of the i-th draft; block verification tests those behind a rejection too."""
+    if i < accepted:
+        return "accepted"
+    return "rejected" if i == accepted or i in tests else "untested"

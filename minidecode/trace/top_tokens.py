@@ -30,7 +30,7 @@ class Bars:
     cuts: tuple[tuple[str, int, float], ...] = ()
 
 
-def look_closer(ids, model=None, final=None, cuts=()):
+def bars_of(ids, model=None, final=None, cuts=()):
     """The `Bars` of `ids` from distributions [V] and cuts: (setting, mask [V] of what it cut)."""
     by = {i: setting for setting, mask in cuts for i in ids if i < len(mask) and mask[i]}
     return Bars(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from builders import config_dict, tensor_shapes, toy_tokenizer, write
 
+import minidecode
 from minidecode import Warp, generate, load
 from minidecode.cli import main, shared
 from minidecode.kernels import backend
@@ -246,7 +247,6 @@ def test_bytes_that_are_no_utf8_are_named():
     [
         ({"MINIDECODE_BACKEND": "cuda"}, "MINIDECODE_BACKEND: got 'cuda', numpy or native"),
         ({"MINIDECODE_THREADS": "none"}, "MINIDECODE_THREADS: got 'none', 1 to"),
-        ({"MINIDECODE_THREADS": "", "OMP_NUM_THREADS": "0"}, "OMP_NUM_THREADS: got '0', 1 to"),
     ],
 )
 def test_a_wrong_variable_is_one_line(variables, message):
@@ -296,7 +296,7 @@ def test_bad_input_is_one_line_and_a_code(capsys, arguments, code, message):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["generate", "a", "--no-such"], ["generate", "--top-k", "x"]]
+    "arguments", [["nonsense"], ["generate", "a", "--no-such"], ["generate", "--top-k", "x"]]
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments):
     code, out, err = run(*arguments)
@@ -509,3 +509,109 @@ def test_files_that_cannot_be_read_are_named_as_everything_is(tmp_path, capsys):
     marked.write_bytes(b"\xef\xbb\xbfThe king")
     arguments = ["generate", "--prompt-file", str(marked), "--max-new-tokens", "0", "--json"]
     assert json.loads(in_process(capsys, *arguments)[1])["prompt"] == "The king"
+
+
+# Several texts, and lines as they come
+
+
+def test_several_sequences_have_the_seeds_that_follow(capsys):
+    arguments = ["generate", "She", "--max-new-tokens", "6"]
+    wanted = [in_process(capsys, *arguments, "--seed", str(seed))[1] for seed in (4, 5, 6)]
+    several = [*arguments, "--seed", "4", "--num-return-sequences", "3"]
+    assert in_process(capsys, *several)[1] == f"\n{'-' * 20}\n".join(wanted)
+    found = json.loads(in_process(capsys, *several, "--json")[1])
+    assert [one["text"] for one in found["sequences"]] == wanted
+    assert [one["seed"] for one in found["sequences"]] == [4, 5, 6]
+    assert found["text"] == wanted[0]
+
+
+def test_a_file_of_prompts_gives_json_lines(tmp_path, capsys):
+    file = tmp_path / "prompts.txt"
+    prompts = [
+        f"The {animal}"
+        for animal in ["cat", "dog", "fox", "hen", "cow", "bee", "ant", "owl", "pig"]
+    ]
+    file.write_text("\n\n".join(prompts), encoding="utf-8")
+    arguments = ["generate", "--max-new-tokens", "5"]
+    several = ["--prompts", str(file), "--seed", "3", "--logprobs", "1"]
+    code, out, err = in_process(capsys, *arguments, *several)
+    assert (code, err) == (0, "")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [one["prompt"] for one in found] == prompts
+    assert [one["seed"] for one in found] == list(range(3, 12))
+    last = json.loads(in_process(capsys, *arguments, prompts[8], "--seed", "11", "--json")[1])
+    assert found[8]["text"] == last["text"]
+    assert len(found[8]["logprobs"]) == 5
+    code, out, err = in_process(capsys, *arguments, "a", "--prompts", str(file))
+    assert (code, out) == (2, "") and "one of them was wanted" in err
+    code, out, err = in_process(capsys, *arguments, "--prompts", str(file), "--echo")
+    assert (code, out) == (2, "") and "--echo has no effect with --prompts" in err
+
+
+def test_an_interactive_text_goes_on_after_each_line(capsys, monkeypatch):
+    model, tokenizer = load("storyteller-6m")
+    ids, wanted = [], ""
+    for line in ("The king", " and then", " The end."):
+        ids += tokenizer.encode(line)
+        result = generate(model, ids, temperature=0, tokenizer=tokenizer, max_new_tokens=6)
+        ids += result.tokens
+        wanted += result.text
+    monkeypatch.setattr(sys, "stdin", io.StringIO(" and then\n\n The end.\n"))
+    arguments = ["generate", "The king", "--greedy", "--max-new-tokens", "6", "--interactive"]
+    assert in_process(capsys, *arguments) == (0, wanted, "")
+
+
+def test_the_end_of_the_context_is_told(tmp_path, capsys):
+    directory = str(spelling_model(tmp_path / "model", "x" * 63))
+    arguments = ["generate", "A", "--model", directory, "--greedy", "--max-new-tokens", "99"]
+    code, out, err = in_process(capsys, *arguments, "--ignore-eos")
+    assert (code, out) == (0, "x" * 63)
+    assert err == "minidecode: the text has filled the model's context\n"
+
+
+# Conveniences
+
+
+def test_bare_minidecode_prints_the_help_and_its_version(capsys):
+    code, out, err = in_process(capsys)
+    assert (code, err) == (0, "") and out.startswith("usage: minidecode")
+    assert in_process(capsys, "--version") == (0, f"minidecode {minidecode.__version__}\n", "")
+
+
+def test_short_options(capsys):
+    short = ["generate", "She", "-m", "storyteller-1m", "-n", "5", "-t", "0.5", "-s", "7"]
+    long = ["--model", "storyteller-1m", "--max-new-tokens", "5", "--temperature", "0.5"]
+    long = ["generate", "She", *long, "--seed", "7"]
+    assert in_process(capsys, *short) == in_process(capsys, *long)
+
+
+def test_one_seed_serves_a_loop_over_methods(capsys):
+    for method in (["--greedy"], ["--num-beams", "2"], ["--temperature", "1"]):
+        code, out, err = in_process(capsys, "generate", "She", "-n", "3", "--seed", "5", *method)
+        assert (code, err) == (0, "") and out
+
+
+@pytest.mark.parametrize(
+    "arguments, meant",
+    [
+        (["generat", "a"], "generate was perhaps meant"),
+        (["generate", "a", "--temprature", "0.5"], "--temperature was perhaps meant"),
+        (["generate", "a", "--max-tokens=5"], "--max-new-tokens was perhaps meant"),
+        (["bench", "modl"], "model was perhaps meant"),
+    ],
+)
+def test_what_was_perhaps_meant_is_told(capsys, arguments, meant):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert meant in err and err.count("\n") == 1
+
+
+def test_the_options_of_generate_stand_in_groups(capsys):
+    with pytest.raises(SystemExit):
+        main(["generate", "--help"])
+    out = capsys.readouterr().out
+    heads = ["sampling:", "speculative decoding:", "contrastive decoding:", "beam search:"]
+    places = [out.index(f"\n{head}\n") for head in [*heads, "output:"]]
+    assert places == sorted(places)

@@ -5,6 +5,7 @@ import pytest
 from builders import bigram, oracle_logits, random_gpt2, toy_tokenizer, write
 
 from minidecode import (
+    Context,
     Dice,
     InputError,
     LogitsError,
@@ -109,6 +110,18 @@ def test_generate_takes_top_k_for_the_number_of_candidates():
         steps = contrastive_search(model, [5, 6], penalty_alpha=0.8, top_k=k, **limits)
         found = generate(model, [5, 6], penalty_alpha=0.8, top_k=k, **limits)
         assert found.tokens == text_of(steps)
+
+
+def test_log_probabilities_are_told_and_a_context_is_refused():
+    model, options = gpt2(FIXTURES[0]), {"penalty_alpha": 0.6, "max_new_tokens": 5, "eos": None}
+    found = generate(model, [5, 6], logprobs=2, suppress=[3], **options)
+    assert [each.token for each in found.logprobs] == found.tokens
+    for each, i in zip(found.logprobs, range(5), strict=True):
+        row = oracle_logits(*FIXTURES[0], [5, 6, *found.tokens[:i]])[-1]
+        assert each.logprob == pytest.approx(row[each.token] - np.log(np.exp(row).sum()), abs=1e-4)
+        assert len(each.top) == 2 and each.warped >= each.logprob - 1e-4
+    with pytest.raises(InputError, match=r"^context: cannot be combined with contrastive search"):
+        generate(model, [5, 6], context=Context(model), **options)
 
 
 def test_the_hidden_states_are_those_of_the_paper_however_the_tokens_are_split():

@@ -9,7 +9,15 @@ from builders import random_gpt2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minidecode import InputError, TableModel, Warp, beam_search, diverse_beam_search, generate
+from minidecode import (
+    Context,
+    InputError,
+    TableModel,
+    Warp,
+    beam_search,
+    diverse_beam_search,
+    generate,
+)
 from minidecode.cli import main
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
@@ -189,6 +197,23 @@ def test_generate_returns_the_best_and_all_that_were_asked_for():
     found = generate(table(1), [0], max_new_tokens=4, diversity_penalty=0.7, **options)
     direct = diverse_beam_search(table(1), [0], max_new_tokens=4, diversity_penalty=0.7, **options)
     assert list(found.hypotheses) == direct and found.tokens == direct[0].tokens
+
+
+def test_a_context_changes_nothing_and_log_probabilities_are_told():
+    model = table(1)
+    options = {"num_beams": 4, "num_beam_groups": 2, "num_return_sequences": 4}
+    context, options = Context(model), options | {"max_new_tokens": 3}
+    for prompt in ([0, 1, 2], [0, 1, 3, 2], [0], [0]):
+        found = generate(model, prompt, context=context, logprobs=1, **options)
+        plain = diverse_beam_search(model, prompt, **options)
+        assert [(h.tokens, h.score) for h in found.hypotheses] == [
+            (h.tokens, h.score) for h in plain
+        ]
+        for h in found.hypotheses:
+            assert [each.token for each in h.token_logprobs] == h.tokens
+            for i, each in enumerate(h.token_logprobs):
+                p = model.row([*prompt, *h.tokens[:i]])[each.token]
+                assert each.logprob == pytest.approx(math.log(p))
 
 
 def test_on_the_command_line(capsys):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minidecode import (
+    Context,
     Dice,
     GumbelDice,
     InputError,
@@ -190,6 +191,18 @@ def test_the_same_seed_gives_the_same_texts_and_the_caches_follow():
         logits = model.forward([3] * 30 + h.tokens[:-1], model.new_cache(), 8).astype(np.float64)
         logprobs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         assert h.logprobs == pytest.approx(logprobs[range(8), h.tokens].tolist(), abs=1e-4)
+
+
+def test_a_context_changes_nothing_and_log_probabilities_are_told():
+    context = Context(MODEL)
+    for prompt in ([0, 1, 0], [0, 1, 1, 0], [0], [0]):
+        options = {"num_beams": 4, "max_new_tokens": 3, "warp": Warp(temperature=0.7)}
+        plain = stochastic_beam_search(MODEL, prompt, chance=Dice(4), **options)
+        options |= {"stochastic": True, "context": context, "logprobs": 1}
+        found = generate(MODEL, prompt, chance=Dice(4), **options).hypotheses
+        assert [(h.tokens, h.score) for h in found] == [(h.tokens, h.score) for h in plain]
+        for h in found:
+            assert [each.warped for each in h.token_logprobs] == pytest.approx(h.logprobs)
 
 
 @pytest.mark.parametrize(

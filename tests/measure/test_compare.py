@@ -20,7 +20,7 @@ from minidecode.decoding.contrastive import contrastive
 from minidecode.decoding.greedy import greedy
 from minidecode.decoding.sampling import sample
 from minidecode.decoding.warp import Warp
-from minidecode.errors import InputError, MinidecodeError
+from minidecode.errors import InputError
 from minidecode.generation import Result, generate
 from minidecode.measure import metrics
 from minidecode.measure.compare import (
@@ -339,7 +339,7 @@ def test_prompt_files_that_cannot_be(capsys, tmp_path):
     path.write_bytes(b"ok\n\xff\n")
     with pytest.raises(InputError, match="UTF-8"):
         run(capsys, "greedy", "--prompts", str(path))
-    with pytest.raises(MinidecodeError, match=r"none\.txt', a file that can be read was wanted"):
+    with pytest.raises(OSError, match=r"none\.txt, a file that can be read was wanted"):
         run(capsys, "greedy", "--prompts", str(tmp_path / "none.txt"))
 
 

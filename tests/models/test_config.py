@@ -7,6 +7,7 @@ import pytest
 from builders import config_dict
 
 from minidecode import CheckpointError
+from minidecode.kernels import ACTIVATIONS
 from minidecode.models.config import Config
 
 PLAIN = config_dict(10, n_layer=1, n_head=2, n_embd=8, n_positions=16)
@@ -58,7 +59,7 @@ def test_n_positions_counts_and_n_ctx_serves_alone():
         ("scale_attn_weights", False),
         ("scale_attn_by_inverse_layer_idx", True),
         ("tie_word_embeddings", False),
-        ("activation_function", "gelu_pytorch_tanh"),
+        *(("activation_function", name) for name in ACTIVATIONS),
         ("bos_token_id", 3),
     ],
 )
@@ -99,7 +100,8 @@ def test_what_only_concerns_training_or_16_bit_models_changes_nothing():
         ("pruned_heads", {"0": [1]}),
         ("quantization_config", {"bits": 4}),
         ("auto_map", {"AutoModelForCausalLM": "modeling.Custom"}),
-        ("activation_function", "gelu"),
+        ("activation_function", "tanh"),
+        ("activation_function", ["gelu"]),
         ("activation_function", None),
         ("layer_norm_epsilon", 0),
         ("layer_norm_epsilon", -1e-5),

@@ -110,12 +110,12 @@ ALL = [*NAMES, "contrastive beam", "blocked", "odd", "empty"]
 
 
 def items(facts):
-    """The places of a page's text, in order."""
+    """The candidates of a page's text, in order."""
     if facts["tree"]:
         nodes = (node for level in facts["tree"]["levels"] for node in level)
-        return [node["place"] for node in nodes if node["best"] and "place" in node]
-    shown = (place for step in facts["steps"] for place in step["places"])
-    return [place for place in shown if place["kind"] != "untested"]
+        return [node["candidate"] for node in nodes if node["best"] and "candidate" in node]
+    shown = (candidate for step in facts["steps"] for candidate in step["candidates"])
+    return [candidate for candidate in shown if candidate["kind"] != "untested"]
 
 
 # The file
@@ -157,6 +157,9 @@ def test_every_token_is_reached_by_tab_and_by_arrows(browser, pages, name):
     browser.open(pages[name].url)
     browser.press("Tab")  # the link that skips the text
     assert browser.run("document.activeElement.className") == "skip"
+    for _ in range(browser.run("document.querySelectorAll('#controls input, select').length")):
+        browser.press("Tab")  # the switches
+        assert browser.run(FOCUSED) == -1
     reached = []
     for _ in wanted:
         browser.press("Tab")
@@ -180,8 +183,8 @@ def test_every_token_is_reached_by_tab_and_by_arrows(browser, pages, name):
 
 def test_the_focus_is_to_be_seen(browser, pages):
     browser.open(pages["speculative"].url)
-    browser.press("Tab")
-    browser.press("Tab")
+    for _ in range(3):  # the link that skips the text, the switch, the first token
+        browser.press("Tab")
     style = browser.run(
         "(({outlineStyle, outlineWidth}) => [outlineStyle, outlineWidth])"
         "(getComputedStyle(document.activeElement))"
@@ -246,13 +249,13 @@ PANELS = """[...document.querySelectorAll("#text .token")].map((token) => {
 def test_bars_are_those_of_the_json(browser, pages, name):
     browser.open(pages[name].url)
     panels = browser.run(PANELS)
-    for place, panel in zip(items(pages[name].facts), panels, strict=True):
-        assert [row["id"] for row in panel["rows"]] == place["ids"]
+    for candidate, panel in zip(items(pages[name].facts), panels, strict=True):
+        assert [row["id"] for row in panel["rows"]] == candidate["ids"]
         for i, row in enumerate(panel["rows"]):
             for side in ("p", "q"):
-                bars = place.get(side, {})
+                bars = candidate.get(side, {})
                 model, final = bars.get("model"), bars.get("final", bars.get("model"))
-                assert (side in row["bars"]) == (side in place)
+                assert (side in row["bars"]) == (side in candidate)
                 for part, values in (("model", model), ("final", final)):
                     if values is not None:
                         value, width, whole = row["bars"][side][part]
@@ -262,15 +265,15 @@ def test_bars_are_those_of_the_json(browser, pages, name):
                         assert width == pytest.approx(wanted, abs=0.1)
                 cut = (bars.get("cut") or [None] * (i + 1))[i]
                 assert cut is None or "cut: " in row["note"]
-            if "residual" in place:
-                assert row["bars"]["residual"]["final"][0] == place["residual"][i]
+            if "residual" in candidate:
+                assert row["bars"]["residual"]["final"][0] == candidate["residual"][i]
         assert panel["heard"] == panel["sentence"] != ""
-        if "acceptance" in place:
-            assert panel["trial"] == pytest.approx(place["acceptance"], abs=0.01)
-            assert f"{place['acceptance']:.4f}".removesuffix("0.0000") in panel["sentence"]
-        if "uniform" in place:
-            assert f"{place['uniform']:.4f}" in panel["sentence"]
-            assert float(panel["drawn"].rstrip("%")) == pytest.approx(100 * place["uniform"])
+        if "acceptance" in candidate:
+            assert panel["trial"] == pytest.approx(candidate["acceptance"], abs=0.01)
+            assert f"{candidate['acceptance']:.4f}".removesuffix("0.0000") in panel["sentence"]
+        if "uniform" in candidate:
+            assert f"{candidate['uniform']:.4f}" in panel["sentence"]
+            assert float(panel["drawn"].rstrip("%")) == pytest.approx(100 * candidate["uniform"])
 
 
 def test_pointing_shows_a_token_and_leaving_shows_the_focused_one_again(browser, pages):

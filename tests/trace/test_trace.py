@@ -26,11 +26,12 @@ from minidecode.decoding.contrastive import Contrast, contrastive
 from minidecode.models.labels import Spelling
 from minidecode.models.tokenizer import Tokenizer
 from minidecode.speculation.contrastive import speculative_contrastive
+from minidecode.speculation.verify import draw
 from minidecode.trace.beam import trace_beam
 from minidecode.trace.contrastive import trace_contrastive, trace_speculative_contrastive
 from minidecode.trace.sampling import trace_sample
 from minidecode.trace.speculative import trace_speculative
-from minidecode.trace.terminal import paint, step_lines, tree_lines
+from minidecode.trace.terminal import KINDS, paint, step_lines, tree_lines
 
 PROMPT = "Once upon a time"
 WARPS = [
@@ -56,14 +57,14 @@ def tables(V=5, seed=0):
     return [TableModel(lambda h, r=r: r[h[-1], h[-2] if len(h) > 1 else 0]) for r in rows]
 
 
-def places(traced):
-    return [place for one in traced for place in one.places]
+def candidates(traced):
+    return [candidate for one in traced for candidate in one.candidates]
 
 
 def written(traced):
-    """The tokens of the places that became text, which must be those of the steps."""
+    """The tokens of the candidates that became text, which must be those of the steps."""
     for one in traced:
-        taken = [p.token for p in one.places if p.kind not in ("rejected", "untested")]
+        taken = [p.token for p in one.candidates if p.kind not in ("rejected", "untested")]
         assert tuple(taken) == one.step.tokens
     return exact.tokens_of(one.step for one in traced)
 
@@ -85,6 +86,8 @@ def test_the_text_is_that_without_a_trace(pair, warp, dice):
     assert_same(sample, trace_sample, target)
     assert_same(contrastive, trace_contrastive, target, draft, alpha=0.3, beta=0.5)
     assert_same(speculative, trace_speculative, target, PromptLookupDraft())
+    if dice is Dice:
+        assert_same(speculative, trace_speculative, target, draft, verify="block")
     for k, schedule in (1, "constant"), (4, "heuristic"):
         options = {"num_draft_tokens": k, "schedule": schedule}
         assert_same(speculative, trace_speculative, target, draft, **options)
@@ -110,8 +113,10 @@ def test_any_run_on_tables_is_traced_whole(data):
     assert written(traced) == exact.tokens_of(plain)
     for ours, theirs in zip(traced, plain, strict=True):
         assert (ours.step.drafted, ours.step.accepted) == (theirs.drafted, theirs.accepted)
-        drafted = [p.token for p in ours.places if p.kind in ("accepted", "rejected", "untested")]
-        assert tuple(drafted) == (theirs.drafted if ours.places else ())
+        drafted = [
+            p.token for p in ours.candidates if p.kind in ("accepted", "rejected", "untested")
+        ]
+        assert tuple(drafted) == (theirs.drafted if ours.candidates else ())
 
 
 def test_the_law_is_the_targets_with_a_trace_too():
@@ -134,35 +139,96 @@ def test_drafts_are_tested_as_the_trace_says():
     for one in traced:
         start = len(history)
         drafted = list(one.step.drafted)
-        for place in one.places:
-            seen.add(place.kind)
-            before = history[:start] + drafted[: place.position - start]
+        for candidate in one.candidates:
+            seen.add(candidate.kind)
+            before = history[:start] + drafted[: candidate.position - start]
             p, q = target.row(before), draft.row(before)
-            if place.p is not None:
-                assert place.p.final == pytest.approx(p[list(place.ids)], abs=1e-12)
-            if place.q is not None:
-                assert place.q.final == pytest.approx(q[list(place.ids)], abs=1e-12)
-            if place.kind in ("accepted", "rejected"):
-                assert place.acceptance == pytest.approx(min(1, p[place.token] / q[place.token]))
-                passed = place.acceptance > 0 and place.uniform < place.acceptance
-                assert passed == (place.kind == "accepted")
-                assert place.token == inverse_cdf(q, place.drawn)
-            if place.kind == "correction":
+            if candidate.p is not None:
+                assert candidate.p.final == pytest.approx(p[list(candidate.ids)], abs=1e-12)
+            if candidate.q is not None:
+                assert candidate.q.final == pytest.approx(q[list(candidate.ids)], abs=1e-12)
+            if candidate.kind in ("accepted", "rejected"):
+                assert candidate.acceptance == pytest.approx(
+                    min(1, p[candidate.token] / q[candidate.token])
+                )
+                passed = candidate.acceptance > 0 and candidate.uniform < candidate.acceptance
+                assert passed == (candidate.kind == "accepted")
+                assert candidate.token == inverse_cdf(q, candidate.drawn)
+            if candidate.kind == "correction":
                 residual = np.maximum(p - q, 0)
                 share = residual / residual.sum()
-                assert place.residual == pytest.approx(share[list(place.ids)], abs=1e-12)
-                assert place.token == inverse_cdf(residual, place.drawn)
-            if place.kind in ("bonus", "plain"):
-                assert place.token == inverse_cdf(p, place.drawn)
+                assert candidate.residual == pytest.approx(share[list(candidate.ids)], abs=1e-12)
+                assert candidate.token == inverse_cdf(residual, candidate.drawn)
+            if candidate.kind in ("bonus", "plain"):
+                assert candidate.token == inverse_cdf(p, candidate.drawn)
         history += one.step.tokens
     assert seen >= {"accepted", "rejected", "untested", "correction", "bonus"}
+
+
+def own_rule(p, q, drafted, chance, position=0):
+    """Accepts nothing: exact, and asks chance things that are no test of a draft."""
+    chance.accept(0.5)
+    return 0, draw(p[0], chance, position)
+
+
+@pytest.mark.parametrize("rule", ["token", "block", own_rule])
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 999), k=st.integers(1, 5), n=st.sampled_from([0, 1, 2]))
+def test_under_every_rule_the_numbers_decide_what_the_trace_says_they_decided(rule, seed, k, n):
+    target, draft = tables(seed=seed % 7)
+    options = {"num_draft_tokens": k, "max_new_tokens": 12, "verify": rule}
+    options |= {"warp": Warp(no_repeat_ngram_size=n), "eos": 2 if seed % 2 else None}
+    plain = list(speculative(target, draft, [0, 1], chance=Dice(seed), **options))
+    traced = list(trace_speculative(target, draft, [0, 1], chance=Dice(seed), **options))
+    assert written(traced) == exact.tokens_of(plain)
+    for one in traced:
+        drafted = [c for c in one.candidates if c.kind in ("accepted", "rejected", "untested")]
+        assert sum(c.kind == "accepted" for c in drafted) == one.step.accepted
+        for i, c in enumerate(drafted, 1):
+            if rule is own_rule:
+                assert c.acceptance is c.uniform is c.reach is None
+            elif rule == "block" and c.acceptance is not None:
+                # The coin that falls is the last of those thrown from the end.
+                assert (c.uniform is not None and c.uniform < c.acceptance) == (
+                    i == one.step.accepted
+                )
+                assert 0 <= c.reach <= 1
+            elif rule == "token" and c.acceptance is not None:
+                kept = c.uniform is not None and c.uniform < c.acceptance
+                assert kept == (c.kind == "accepted")
+
+
+def test_block_verification_is_traced_with_the_probabilities_of_the_paper():
+    target, draft = tables()
+    options = {"max_new_tokens": 300, "verify": "block"}
+    traced = list(trace_speculative(target, draft, [0], chance=Dice(3), **options))
+    history, several = [0], 0
+    for one in traced:
+        reach = [1.0]
+        for i, x in enumerate(one.step.drafted):
+            before = history + list(one.step.drafted[:i])
+            ratio = target.row(before)[x] / draft.row(before)[x]
+            reach.append(min(1, reach[-1] * ratio))
+        for i, c in enumerate(one.candidates[: len(one.step.drafted)], 1):
+            if c.reach is not None:
+                assert c.reach == pytest.approx(reach[i])
+        several += sum(c.kind == "rejected" for c in one.candidates) > 1
+        for c in one.candidates:
+            if c.kind == "correction":
+                before = history + list(one.step.drafted[: one.step.accepted])
+                p, q = target.row(before), draft.row(before)
+                left = np.maximum(reach[one.step.accepted] * p - q, 0)
+                assert c.divisor == pytest.approx(left.sum())
+                assert c.residual == pytest.approx((left / left.sum())[list(c.ids)])
+        history += one.step.tokens
+    assert several
 
 
 def test_a_draft_that_the_target_never_writes_needs_no_number():
     target = TableModel(np.array([[0, 1.0], [0, 1.0]]))
     draft = TableModel(np.array([[1.0, 0], [1.0, 0]]))
     [one, *_] = trace_speculative(target, draft, [0], max_new_tokens=3, num_draft_tokens=2)
-    rejected, untested, correction = one.places
+    rejected, untested, correction = one.candidates
     assert (rejected.kind, rejected.acceptance, rejected.uniform) == ("rejected", 0.0, None)
     assert (untested.kind, untested.p) == ("untested", None)
     assert (correction.kind, correction.token) == ("correction", 1)
@@ -171,19 +237,21 @@ def test_a_draft_that_the_target_never_writes_needs_no_number():
 def test_coupled_draws_are_the_largest_of_log_p_and_noise():
     target, draft = tables()
     traced = trace_speculative(target, draft, [0], chance=GumbelDice(3), max_new_tokens=60)
-    for place in places(traced):
-        assert place.acceptance is None and place.drawn is None
-        if place.kind in ("correction", "bonus", "plain"):
-            scores = [np.log(p) + g if p else -np.inf for p, g in zip(place.p.final, place.noise)]
-            assert place.ids[int(np.argmax(scores))] == place.token
+    for candidate in candidates(traced):
+        assert candidate.acceptance is None and candidate.drawn is None
+        if candidate.kind in ("correction", "bonus", "plain"):
+            scores = [
+                np.log(p) + g if p else -np.inf for p, g in zip(candidate.p.final, candidate.noise)
+            ]
+            assert candidate.ids[int(np.argmax(scores))] == candidate.token
 
 
 @pytest.mark.parametrize("warp", WARPS)
 def test_each_cut_is_what_that_filter_took(pair, warp):
     target, _, tokenizer = pair
     traced = trace_sample(target, PROMPT, warp=warp, tokenizer=tokenizer, max_new_tokens=12)
-    for place in places(traced):
-        bars = place.p
+    for candidate in candidates(traced):
+        bars = candidate.p
         assert bars.kept + sum(count for _, count, _ in bars.cuts) == target.vocab_size
         assert sum(bars.model) <= 1 + 1e-6 and sum(bars.final) <= 1 + 1e-6
         for final, cut in zip(bars.final, bars.cut):
@@ -199,8 +267,8 @@ def test_filters_in_their_order_on_a_row_worked_out_by_hand():
     model = TableModel(np.tile([0.4, 0.3, 0.15, 0.1, 0.05], (5, 1)))
     warp = Warp(top_k=4, top_p=0.85, epsilon=0.25)
     [one] = trace_sample(model, [0], warp=warp, max_new_tokens=1)
-    bars = one.places[0].p
-    assert one.places[0].ids == (0, 1, 2, 3, 4)
+    bars = one.candidates[0].p
+    assert one.candidates[0].ids == (0, 1, 2, 3, 4)
     assert bars.cut == (None, None, "epsilon", "top_p", "top_k")
     assert bars.final == pytest.approx((4 / 7, 3 / 7, 0, 0, 0))
     assert [(name, count) for name, count, _ in bars.cuts] == [
@@ -213,25 +281,29 @@ def test_filters_in_their_order_on_a_row_worked_out_by_hand():
 
 @pytest.mark.parametrize("warp", [None, *WARPS])
 @pytest.mark.parametrize("dice", [Dice, GumbelDice])
-def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice):
+@pytest.mark.parametrize("rule", [None, "block"])
+def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice, rule):
+    if rule and dice is GumbelDice:
+        return  # which has a rule of its own
     target, draft, tokenizer = pair
     options = {"tokenizer": tokenizer, "max_new_tokens": 12, "warp": warp, "alpha": 0.05}
+    options |= {"verify": rule}
     plain = speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
     traced = trace_speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
     traced = list(traced)
     assert written(traced) == exact.tokens_of(plain)
-    for place in places(traced):
-        if place.acceptance is not None:
-            at = place.ids.index(place.token)
-            ratio = place.p.final[at] / place.q.final[at]
-            assert place.acceptance == pytest.approx(min(1, ratio))
-            assert (place.kind == "accepted") == (
-                place.uniform is not None and place.uniform < place.acceptance
+    for candidate in candidates(traced):
+        if candidate.acceptance is not None and rule is None:
+            at = candidate.ids.index(candidate.token)
+            ratio = candidate.p.final[at] / candidate.q.final[at]
+            assert candidate.acceptance == pytest.approx(min(1, ratio))
+            assert (candidate.kind == "accepted") == (
+                candidate.uniform is not None and candidate.uniform < candidate.acceptance
             )
-        if place.residual is not None:
-            share = np.maximum(np.subtract(place.p.final, place.q.final), 0)
-            ratio = place.residual[place.ids.index(place.token)]
-            assert ratio > 0 and share[place.ids.index(place.token)] > 0
+        if candidate.residual is not None and rule is None:
+            share = np.maximum(np.subtract(candidate.p.final, candidate.q.final), 0)
+            ratio = candidate.residual[candidate.ids.index(candidate.token)]
+            assert ratio > 0 and share[candidate.ids.index(candidate.token)] > 0
 
 
 def test_contrastive_scores_are_those_of_the_contrast(pair):
@@ -239,15 +311,15 @@ def test_contrastive_scores_are_those_of_the_contrast(pair):
     contrast = Contrast(alpha=0.2)
     ids = tokenizer.encode(PROMPT)
     traced = list(trace_contrastive(target, draft, ids, alpha=0.2, max_new_tokens=10))
-    for place in places(traced):
+    for candidate in candidates(traced):
         rows = [m.forward(ids, m.new_cache())[-1] for m in (target, draft)]
         scores = contrast(*rows)
-        shown = [-np.inf if score is None else score for score in place.scores]
-        assert shown == pytest.approx(scores[list(place.ids)], abs=1e-5)
-        assert place.token == int(np.argmax(scores))
+        shown = [-np.inf if score is None else score for score in candidate.scores]
+        assert shown == pytest.approx(scores[list(candidate.ids)], abs=1e-5)
+        assert candidate.token == int(np.argmax(scores))
         plausible = int((scores > -np.inf).sum())
-        assert place.p.cuts[0][:2] == ("alpha", target.vocab_size - plausible)
-        ids.append(place.token)
+        assert candidate.p.cuts[0][:2] == ("alpha", target.vocab_size - plausible)
+        ids.append(candidate.token)
 
 
 # Beam search
@@ -262,16 +334,16 @@ def test_the_tree_holds_what_the_search_returns(pair, options, with_amateur):
     options |= {"tokenizer": tokenizer, "amateur": amateur, "eos": 14}
     tree = trace_beam(target, PROMPT, **options)
     assert tree.hypotheses == beam_search(target, PROMPT, **options)
-    assert [node.place.token for node in best_path(tree)] == tree.hypotheses[0].tokens
+    assert [node.candidate.token for node in best_path(tree)] == tree.hypotheses[0].tokens
     ranks = sorted(n.rank for nodes in tree.levels for n in nodes if n.rank is not None)
     assert ranks == list(range(len(tree.hypotheses)))
     for depth, nodes in enumerate(tree.levels):
         for node in nodes:
             above = tree.levels[depth - 1][node.parent].total if depth else 0.0
-            score = node.place.scores[node.place.ids.index(node.place.token)]
+            score = node.candidate.scores[node.candidate.ids.index(node.candidate.token)]
             assert above + score == pytest.approx(node.total)
             if not with_amateur and not options.get("repetition_penalty"):
-                model = node.place.p.model[node.place.ids.index(node.place.token)]
+                model = node.candidate.p.model[node.candidate.ids.index(node.candidate.token)]
                 assert np.exp(score) == pytest.approx(model, rel=1e-4)
 
 
@@ -283,7 +355,7 @@ def test_a_blocked_hypothesis_ends_as_it_was():
     model = TableModel(np.full((2, 2), 0.5))
     tree = trace_beam(model, [0], num_beams=2, max_new_tokens=9, no_repeat_ngram_size=1)
     assert tree.hypotheses[0].finish_reason == "blocked"
-    last = [node for node in tree.levels[-1] if node.place is None]
+    last = [node for node in tree.levels[-1] if node.candidate is None]
     assert [node.fate for node in last] == ["finished"] * len(last) and last
     text = tree_lines(tree, Spelling(Tokenizer(toy_tokenizer())))
     assert any("blocked" in line for line in text)
@@ -361,17 +433,77 @@ def test_marks_and_colours():
     assert paint("x", "rejected", True) == "\033[31;9mx\033[0m"
 
 
-def test_explanations_give_every_number(pair):
+@pytest.mark.parametrize("rule", ["token", "block"])
+def test_explanations_give_every_number_by_which_chance_decided(pair, rule):
     target, draft, tokenizer = pair
-    options = {"tokenizer": tokenizer, "chance": Dice(4), "max_new_tokens": 30}
+    options = {"tokenizer": tokenizer, "chance": Dice(4), "max_new_tokens": 30, "verify": rule}
     for one in trace_speculative(target, draft, PROMPT, **options):
         _, *lines = step_lines(1, one, Spelling(tokenizer), explain=True)
-        for place, line in zip(one.places, lines, strict=True):
-            assert line.split()[0] == place.kind
-            for value in (place.acceptance, place.uniform):
-                assert value is None or f"{value:.4f}" in line
-            if place.kind in ("correction", "bonus", "plain"):
-                assert f"u {place.drawn:.4f}" in line
+        for c, line in zip(one.candidates, lines, strict=True):
+            assert line.split()[0] == c.kind
+            assert c.acceptance is None or f"{c.acceptance:.4f}" in line
+            if c.acceptance is not None and 0 < c.acceptance < 1:
+                assert f"{c.uniform:.4f}" in line
+            elif c.uniform is not None:
+                assert f" {c.uniform:.4f}" not in line.removesuffix(f"{c.acceptance:.4f}")
+            if c.kind in ("correction", "bonus", "plain"):
+                possible = sum(x > 0 for x in c.residual or c.p.final)
+                assert (f" {c.drawn:.4f}" in line) == (possible > 1)
+
+
+EXPLAINED = [
+    (),
+    ("--top-p", "0.9", "--top-k", "40", "--min-p", "0.01"),
+    ("--greedy",),
+    ("--coupled",),
+    ("--draft", "storyteller-1m"),
+    ("--draft", "storyteller-1m", "--verify", "block"),
+    ("--draft", "storyteller-1m", "--coupled"),
+    ("--amateur", "storyteller-1m"),
+    ("--num-beams", "3"),
+]
+
+
+@pytest.mark.parametrize("columns", [50, 80])
+@pytest.mark.parametrize("arguments", EXPLAINED)
+def test_explanations_fit_the_terminal_and_their_columns_line_up(
+    capsys, monkeypatch, arguments, columns
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    seed = () if {"--greedy", "--num-beams"} & set(arguments) else ("--seed", "4")
+    code, out, err = run(capsys, "--explain", *arguments, *seed)
+    assert code == 0, err
+    lines = out.splitlines()
+    if "--num-beams" in arguments:  # a tree has no columns; its forks push to the right
+        assert columns < 80 or all(len(line) <= columns for line in lines)
+        return
+    assert all(len(line) <= columns for line in lines)
+    head = next(line for line in lines if " token " in line and "  p" in line)
+    ends = [match.end() for match in re.finditer(r"\S+", head)]
+    for line in lines[lines.index(head) + 1 :]:
+        numbers = re.search(r'" +([\d.,+ -]+)$|… +([\d.,+ -]+)$', line)
+        if numbers and not line.startswith("      "):
+            found = [m.end() for m in re.finditer(r"\S+", line[: len(line)])]
+            assert found[-1] in ends
+
+
+def test_what_a_setting_cut_is_said_in_words(capsys):
+    code, out, _ = run(capsys, "--explain", "--top-k", "40", "--top-p", "0.9", "--seed", "4")
+    assert code == 0
+    assert "top-k cut 4,056 (" in out and "top-p cut 3" in out and "top_p" not in out
+    greedy = run(capsys, "--explain", "--greedy")[1]
+    head, *rows = [x for x in greedy.splitlines() if re.match(r"   #|\s+\d+  \"", x)]
+    assert head.split()[-2:] == ["kept", "u"] and rows
+    assert all(row.split()[-1] == "1" for row in rows)  # one token kept, and no number drawn
+
+
+def test_the_legend_is_one_table(capsys):
+    with pytest.raises(SystemExit):
+        main(["trace", "--help"])
+    shown = capsys.readouterr().out
+    for row in KINDS.values():
+        assert row.name in shown
+        assert not row.before or f"{row.before}like this{row.after}" in shown
 
 
 # The command

@@ -9,14 +9,16 @@ function plantTree() {
     Object.assign(node, { level, index, children: [] });
     node.above = level ? levels[level - 1][node.parent] : null;
     if (node.above) node.above.children.push(node);
-    node.item = { node, place: node.place, step: { places: [] }, elements: [] };
+    node.item = { node, candidate: node.candidate, step: { candidates: [] }, elements: [] };
   }));
   levels.flat().forEach((node) => {
     const siblings = node.above ? node.above.children : levels[0];
-    node.item.fates = new Map(siblings.filter((x) => x.place).map((x) => [x.place.token, x.fate]));
-    node.item.step.places = node.place ? [node.place] : [];
+    node.item.fates = new Map(siblings.filter((x) => x.candidate).map((x) => [x.candidate.token, x.fate]));
+    node.item.step.candidates = node.candidate ? [node.candidate] : [];
   });
   byId("tree-section").hidden = levels.length === 0;
+  document.body.classList.add("has-tree");
+  listHypotheses();
   const tree = byId("tree");
   tree.style.height = `${ROW * Math.max(0, ...levels.map((nodes) => nodes.length)) + 40}px`;
   tree.append(edges(levels), ...levels.flat().map(nodeElement));
@@ -24,7 +26,28 @@ function plantTree() {
   const entry = (best[0] || levels.flat()[0])?.item.elements[0];
   if (entry) entry.tabIndex = 0;
   tree.addEventListener("keydown", walk);
-  return best.filter((node) => node.place).map((node) => node.item);
+  return best.filter((node) => node.candidate).map((node) => node.item);
+}
+
+/** The finished texts with how each came to its score. */
+function listHypotheses() {
+  const { hypotheses, penalty } = data.tree;
+  if (!hypotheses.length) return;
+  byId("hypotheses-section").hidden = false;
+  byId("score-rule").textContent =
+    `score = sum / length ** penalty, and the penalty is ${penalty}: the highest score is the best.`;
+  const titles = ["", "text", "sum", "length", "score", "ended by"];
+  const head = titles.map((title) => make("th", { scope: "col" }, title));
+  const rows = hypotheses.map(({ score, reason, sum, length, text }, i) =>
+    make("tr", { class: i === 0 ? "best" : "" },
+      make("th", { scope: "row" }, i === 0 ? "best" : `#${i + 1}`),
+      make("td", { class: "text" }, text),
+      make("td", {}, number(sum)),
+      make("td", {}, length),
+      make("td", {}, `${number(sum)} / ${length} ** ${penalty} = ${number(score)}`),
+      make("td", {}, reason)));
+  byId("hypotheses").append(make("table", {},
+    make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
 }
 
 const left = (node) => 10 + COLUMN * node.level;
@@ -48,7 +71,7 @@ function edges(levels) {
 }
 
 function nodeElement(node) {
-  const name = node.place ? visible(label(node.place.token)) : "(blocked)";
+  const name = node.candidate ? visible(label(node.candidate.token)) : "(blocked)";
   const total = node.total.toFixed(2).replace("-", "\u2212");
   const end = node.rank === undefined ? total : `#${node.rank + 1}`;
   const element = make("div", {
@@ -56,7 +79,7 @@ function nodeElement(node) {
     role: "treeitem",
     tabindex: "-1",
     "aria-level": node.level + 1,
-    "aria-label": `${node.place ? label(node.place.token) : "blocked"}, ${hypothesis(node)}`,
+    "aria-label": `${node.candidate ? label(node.candidate.token) : "blocked"}, ${hypothesis(node)}`,
   }, make("span", { class: "name" }, name), make("span", { class: "sum" }, end));
   element.style.left = `${left(node)}px`;
   element.style.top = `${10 + ROW * node.index}px`;

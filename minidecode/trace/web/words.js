@@ -4,13 +4,8 @@
 
 const data = JSON.parse(document.getElementById("trace").textContent);
 const byId = (id) => document.getElementById(id);
-const KINDS = {
-  accepted: "accepted draft",
-  rejected: "rejected draft",
-  correction: "correction",
-  bonus: "bonus token",
-  plain: "token",
-};
+const KINDS = { plain: "token" };
+for (const [kind, { name }] of Object.entries(data.kinds)) KINDS[kind] = name;
 const SETTINGS = data.words; // of each setting that can cut, its name
 const [P, Q] = data.names; // such as target and draft
 
@@ -31,61 +26,96 @@ function number(x) {
 const label = (token) => data.labels[token];
 const quoted = (token) => `\u201c${label(token)}\u201d`;
 const visible = (text) => text.replaceAll(" ", "\u2423");
-const own = (place, values) => (values ? values[place.ids.indexOf(place.token)] : null);
+const own = (candidate, values) =>
+  values ? values[candidate.ids.indexOf(candidate.token)] : null;
+/** What the model itself gave the token, before any setting. */
+const probability = (candidate) => own(candidate, candidate.p?.model || candidate.p?.final);
+const surprise = (candidate) => -Math.log2(Math.max(probability(candidate), 2 ** -60));
 
 // ---- what is said of a token
 
 function sentence(item) {
-  const { place, step, node } = item;
+  const { candidate, step, node } = item;
   if (node) return hypothesis(node);
-  const rival = step.places.find((x) => x.position === place.position && x !== place);
-  if (place.kind === "accepted" || place.kind === "rejected") return tested(place, rival);
-  const p = number(own(place, place.p.final));
-  if (place.kind === "correction") {
-    if (place.noise) return `Correction: with the noise here the ${P} draws it. ${noise(place)}`;
-    const share = number(own(place, place.residual));
-    return `Correction: after the rejection of ${quoted(rival.token)} drawn from ` +
-      `max(0, p \u2212 q), where its share is ${share}${uniform(place)}.`;
+  const rival = step.candidates
+    .find((x) => x.position === candidate.position && x !== candidate);
+  if (candidate.kind === "accepted" || candidate.kind === "rejected") {
+    return tested(item, rival);
   }
-  if (place.kind === "bonus") {
+  const p = number(own(candidate, candidate.p.final));
+  if (candidate.kind === "correction") return corrected(candidate, step, rival);
+  if (candidate.kind === "bonus") {
     return `Bonus: all ${step.drafted} drafts were accepted, so the ${P}'s next row gives one ` +
-      `more, with p = ${p}${uniform(place)}. ${noise(place)}`;
+      `more, with p = ${p}${uniform(candidate)}. ${noise(candidate)}`;
   }
-  const how = place.p.kept === 1 ? "The only token left" : "Drawn";
-  const score = place.scores ? ` Its score is ${number(own(place, place.scores))}.` : "";
-  return `${how}, with probability ${p}${uniform(place)}.${score} ${noise(place)}`;
+  const how = candidate.p.kept === 1 ? "The only token left" : "Drawn";
+  const score = candidate.scores
+    ? ` Its score is ${number(own(candidate, candidate.scores))}.` : "";
+  return `${how}, with probability ${p}${uniform(candidate)}.${score} ${noise(candidate)}`;
 }
 
-function tested(place, rival) {
-  const verdict = place.kind === "accepted" ? "Accepted" : "Rejected";
-  const [p, q] = [place.p, place.q].map((bars) => number(own(place, bars.final)));
-  if (place.acceptance === undefined) {
+function corrected(candidate, step, rival) {
+  if (candidate.noise) {
+    return `Correction: with the noise here the ${P} draws it. ${noise(candidate)}`;
+  }
+  const share = number(own(candidate, candidate.residual));
+  const rest = step.rule === "block" ? "max(0, P\u1d62 p \u2212 q)" : "max(0, p \u2212 q)";
+  return `Correction: after the rejection of ${quoted(rival.token)} drawn from ` +
+    `the residual, ${rest} divided by its sum ${number(candidate.divisor)}, where its share is ` +
+    `${share}${uniform(candidate)}.`;
+}
+
+function tested(item, rival) {
+  const { candidate, step } = item;
+  const verdict = candidate.kind === "accepted" ? "Accepted" : "Rejected";
+  const [p, q] = [candidate.p, candidate.q].map((bars) => number(own(candidate, bars?.final)));
+  if (step.rule === "block") return inBlock(candidate, step, verdict);
+  if (candidate.acceptance === undefined) {
+    if (!candidate.noise && step.rule !== "coupled") {
+      return `${verdict} by a rule of verification of the user's own. p = ${p}, q = ${q}.`;
+    }
     const drawn = rival ? quoted(rival.token) : "it too";
     const outcome = `${verdict}: with the noise here the ${P} draws ${drawn}.`;
-    return `${outcome} p = ${p}, q = ${q}. ${noise(place)}`;
+    return `${outcome} p = ${p}, q = ${q}. ${noise(candidate)}`;
   }
-  const limit = number(place.acceptance);
+  const limit = number(candidate.acceptance);
   const chance = `${verdict}: min(1, p/q) = min(1, ${p}/${q}) = ${limit}`;
-  if (place.uniform === undefined) return `${chance}.`;
-  const sign = place.kind === "accepted" ? "<" : "\u2265";
-  return `${chance}, and the number drawn was ${number(place.uniform)} ${sign} ${limit}.`;
+  return `${chance}${thrown(candidate, limit)}.`;
 }
 
-function uniform(place) {
-  if (place.drawn === undefined || place.p.kept === 1) return "";
-  return `; the number drawn was ${number(place.drawn)}`;
+/** The number that decided a test; none where the outcome was certain. */
+function thrown(candidate, limit) {
+  if (candidate.uniform === undefined) return "";
+  const sign = candidate.uniform < candidate.acceptance ? "<" : "\u2265";
+  return `, and the number drawn was ${number(candidate.uniform)} ${sign} ${limit}`;
 }
 
-function noise(place) {
-  if (!place.noise) return "";
-  const value = number(own(place, place.noise));
+function inBlock(candidate, step, verdict) {
+  if (candidate.acceptance === undefined) {
+    return `${verdict} with the block: a coin further on decided for all drafts up to there.`;
+  }
+  const limit = number(candidate.acceptance);
+  return `${verdict}. The drafts up to this one are kept with probability P\u1d62 = ` +
+    `${number(candidate.reach)}; the coin that keeps them and none behind falls with probability ` +
+    `${limit}${thrown(candidate, limit)}.`;
+}
+
+function uniform(candidate) {
+  if (candidate.drawn === undefined || candidate.starts === undefined) return "";
+  return `; the number drawn was ${number(candidate.drawn)}`;
+}
+
+function noise(candidate) {
+  if (!candidate.noise) return "";
+  const value = number(own(candidate, candidate.noise));
   return `Drawn is the largest sum of log-probability and noise; here the noise is ${value}.`;
 }
 
 function hypothesis(node) {
-  const { place, level, index, total, fate, rank } = node;
+  const { candidate, level, index, total, fate, rank } = node;
   const where = `Step ${level + 1}, place ${index + 1} of ${data.tree.levels[level].length}`;
-  const added = place ? `${number(own(place, place.scores))} added, ` : "no token was allowed, ";
+  const added = candidate
+    ? `${number(own(candidate, candidate.scores))} added, ` : "no token was allowed, ";
   const outcome = rank === undefined ? fate : `finished as number ${rank + 1}, ` +
     `score ${number(data.tree.hypotheses[rank].score)} (${data.tree.hypotheses[rank].reason})`;
   return `${where}: ${added}sum ${number(total)}; ${outcome}.`;
@@ -94,8 +124,9 @@ function hypothesis(node) {
 function cutNote(name, bars) {
   if (!bars || bars.kept === undefined) return [];
   const cuts = (bars.cuts || []).filter(([, count]) => count > 0).map(([setting, count, share]) =>
-    `${SETTINGS[setting]} cut ${count}, which had ${(100 * share).toFixed(1)}\u00a0%`);
+    `${SETTINGS[setting] ?? setting} cut ${count.toLocaleString("en")} ` +
+    `(${(100 * share).toFixed(1)}\u00a0%)`);
   const tokens = bars.kept === 1 ? "token was" : "tokens were";
-  const kept = `${name}: ${bars.kept} ${tokens} left to draw from`;
+  const kept = `${name}: ${bars.kept.toLocaleString("en")} ${tokens} left to draw from`;
   return [make("p", { class: "quiet" }, [kept, ...cuts].join("; ") + ".")];
 }
