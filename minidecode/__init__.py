@@ -12,9 +12,12 @@ if TYPE_CHECKING:  # what editors and type checkers read
     from .decoding.chance import Dice, GumbelDice
     from .decoding.context import Context
     from .decoding.contrastive import contrastive
+    from .decoding.contrastive_search import contrastive_search
+    from .decoding.diverse_beam import diverse_beam_search
     from .decoding.greedy import greedy
     from .decoding.sampling import sample
     from .decoding.step import Step
+    from .decoding.stochastic_beam import stochastic_beam_search
     from .decoding.warp import Warp
     from .errors import (
         BackendError,
@@ -57,6 +60,8 @@ __all__ = [
     "Warp",
     "beam_search",
     "contrastive",
+    "contrastive_search",
+    "diverse_beam_search",
     "exact",
     "generate",
     "generate_many",
@@ -67,6 +72,7 @@ __all__ = [
     "speculative",
     "speculative_contrastive",
     "speculative_many",
+    "stochastic_beam_search",
     "traced",
     "verify",
 ]
@@ -76,9 +82,12 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
     "decoding.chance": ["Dice", "GumbelDice"],
     "decoding.context": ["Context"],
     "decoding.contrastive": ["contrastive"],
+    "decoding.contrastive_search": ["contrastive_search"],
+    "decoding.diverse_beam": ["diverse_beam_search"],
     "decoding.greedy": ["greedy"],
     "decoding.sampling": ["sample"],
     "decoding.step": ["Step"],
+    "decoding.stochastic_beam": ["stochastic_beam_search"],
     "decoding.warp": ["Warp"],
     "errors": [
         "BackendError",

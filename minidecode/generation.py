@@ -11,18 +11,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .checks import whole
+from .checks import shown, whole
 from .decoding.beam import Hypothesis, beam_search
 from .decoding.chance import Dice, GumbelDice, chances_for
 from .decoding.context import Context
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .decoding.contrastive import Contrast, contrastive, contrastive_many
+from .decoding.contrastive_search import contrastive_search
+from .decoding.diverse_beam import diverse_beam_search
 from .decoding.logprobs import TokenLogprobs
 from .decoding.mirostat import Mirostat
 from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample, sample_many
 from .decoding.settings import encode_texts
 from .decoding.step import Step
+from .decoding.stochastic_beam import stochastic_beam_search
 from .decoding.stream import TextStream
 from .decoding.warp import SETTINGS, Warp, as_warp
 from .errors import InputError
@@ -33,7 +36,15 @@ from .speculation.rounds import Round, speculation_stats
 NEEDS = {  # options that only have an effect beside another
     "draft": ("num_draft_tokens", "schedule", "verify", "clock"),
     "amateur": ("alpha", "beta", "amateur_temperature"),
-    "num_beams": ("length_penalty", "early_stopping", "trace"),
+    "penalty_alpha": (),
+    "num_beam_groups": ("diversity_penalty",),
+    "num_beams": (
+        "length_penalty",
+        "early_stopping",
+        "num_beam_groups",
+        "stochastic",
+        "trace",
+    ),
 }
 
 
@@ -52,12 +63,17 @@ class Decoder:
 SAMPLING = Decoder("Ancestral sampling", ("model", None), sample)
 GREEDY = Decoder("Greedy decoding", ("model", None), sample)
 BEAMS = Decoder("Beam search", ("model", None), beam_search)
+DIVERSE_BEAMS = Decoder("Diverse beam search", ("model", None), diverse_beam_search)
+STOCHASTIC_BEAMS = Decoder("Stochastic beam search", ("model", None), stochastic_beam_search)
 CONTRASTIVE_BEAMS = Decoder("Beam search", ("expert", "amateur"), beam_search)
+CONTRASTIVE_SEARCH = Decoder("Contrastive search", ("model", None), contrastive_search)
 SPECULATIVE = Decoder("Speculative decoding", ("target", "draft"), speculative)
 CONTRASTIVE = Decoder("Contrastive decoding", ("expert", "amateur"), contrastive)
 SPECULATIVE_CONTRASTIVE = Decoder(
     "Speculative contrastive decoding", ("expert", "amateur"), speculative_contrastive
 )
+# They return hypotheses, not steps.
+BEAM_SEARCHES = (beam_search, diverse_beam_search, stochastic_beam_search)
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,9 @@ class Choice:
     @property
     def draws(self) -> bool:
         """Whether chance has a part in the text."""
-        return self.decoder.function is not beam_search and self.options["warp"].temperature != 0
+        if self.decoder.function in (beam_search, diverse_beam_search, contrastive_search):
+            return False
+        return self.options["warp"].temperature != 0
 
     def start(self, prompt: Prompt) -> Any:
         """The steps of the decoder; of beam search, the hypotheses."""
@@ -85,16 +103,21 @@ def choose(model: Model, options: dict[str, Any]) -> Choice:
     Errors: `InputError` for options that have no effect beside the others.
     """
     options = {n: value for n, value in options.items() if value is not None or n == "eos"}
+    if "stochastic" in options and not _flag("stochastic", options["stochastic"]):
+        del options["stochastic"]  # as if it were not given
     without = missing_need(options)
     if without is not None:
         raise InputError("{}: has no effect without {}".format(*without))
     draft, amateur = options.pop("draft", None), options.pop("amateur", None)
-    others = {"draft": draft, "amateur": amateur, "num_beams": options.get("num_beams")}
+    others = {"draft": draft, "amateur": amateur}
+    others |= {name: options.get(name) for name in ("num_beams", "penalty_alpha")}
     for name, value in others.items():  # its state could not be rolled back
         if "mirostat" in options and value is not None:
             raise InputError(f"mirostat: cannot be combined with {name}, it is for sampling alone")
     if "num_beams" in options:
         return _choose_beams(model, draft, amateur, options)
+    if "penalty_alpha" in options:
+        return _choose_search(model, draft, amateur, options)
     if "num_return_sequences" in options:  # of other decoders `generate` takes care
         raise InputError("num_return_sequences: has no effect without num_beams")
     _put_warp(options, contrastive=amateur is not None)
@@ -139,17 +162,51 @@ def _settings(options):
     return encode_texts(SETTINGS, settings, options.get("tokenizer"))
 
 
-def _choose_beams(model, draft, amateur, options):
-    given = options if draft is None else options | {"draft": draft}
-    for name in ("chance", "draft"):
-        if name in given:
-            raise InputError(f"{name}: has no effect with beam search")
+def _flag(name, value):
+    if not isinstance(value, bool):
+        raise InputError(f"{name}: got {shown(value)}, True or False was wanted")
+    return value
+
+
+def _refuse(given, names, decoder):
+    for name in names:
+        if given.get(name) is not None:
+            raise InputError(f"{name}: has no effect with {decoder}")
+
+
+def _put_penalties(options, decoder):
+    """The penalties and bans among the options become `warp`; what shapes is refused."""
     settings = _settings(options)
     for name in settings:
         if SETTINGS[name].shapes:
-            raise InputError(f"{name}: has no effect with beam search")
+            raise InputError(f"{name}: has no effect with {decoder}")
     if settings:
         options["warp"] = Warp(**settings)
+
+
+def _choose_search(model, draft, amateur, options):
+    given = options | {"draft": draft, "amateur": amateur}
+    _refuse(given, ("chance", "draft", "amateur"), "contrastive search")
+    if "context" in options:  # it keeps no hidden states
+        raise InputError("context: cannot be combined with contrastive search")
+    own = {name: options.pop(name) for name in ("top_k",) if name in options}
+    _put_penalties(options, "contrastive search")
+    return Choice(CONTRASTIVE_SEARCH, (model,), options | own)
+
+
+def _choose_beams(model, draft, amateur, options):
+    given = options | {"draft": draft, "amateur": amateur}
+    if options.pop("stochastic", False):
+        others = ("length_penalty", "early_stopping", "num_beam_groups", "trace")
+        names = ("draft", "amateur", "penalty_alpha", *others)
+        _refuse(given, names, "stochastic beam search")
+        _put_warp(options, contrastive=False)
+        return Choice(STOCHASTIC_BEAMS, (model,), options)
+    _refuse(given, ("chance", "draft", "penalty_alpha"), "beam search")
+    _put_penalties(options, "beam search")
+    if "num_beam_groups" in options:
+        _refuse(given, ("amateur", "trace"), "diverse beam search")
+        return Choice(DIVERSE_BEAMS, (model,), options)
     contrast = {name: options.pop(name) for name in NEEDS["amateur"] if name in options}
     if amateur is None:
         return Choice(BEAMS, (model,), options)
@@ -251,10 +308,14 @@ def generate(
     alpha: float | None = None,
     beta: float | None = None,
     amateur_temperature: float | None = None,
+    penalty_alpha: float | None = None,
     num_beams: int | None = None,
     length_penalty: float | None = None,
     early_stopping: bool | str | None = None,
     num_return_sequences: int | None = None,
+    num_beam_groups: int | None = None,
+    diversity_penalty: float | None = None,
+    stochastic: bool | None = None,
     trace: list | None = None,
     logprobs: int | None = None,
     context: Context | None = None,
@@ -270,19 +331,22 @@ def generate(
                       num_draft_tokens, schedule, verify and clock as in `speculative`
     amateur           contrastive, with alpha, beta and amateur_temperature as in `contrastive`;
                       where it is the draft too, speculative contrastive
+    penalty_alpha     contrastive search, with top_k as in `contrastive_search`
     num_beams         beam search, with length_penalty, early_stopping, num_return_sequences and
-                      trace as in `beam_search`
+                      trace as in `beam_search`; diverse with num_beam_groups, and
+                      diversity_penalty as in `diverse_beam_search`; with stochastic=True samples
+                      without replacement, with warp and chance as in `stochastic_beam_search`
 
     Without num_beams, num_return_sequences samples that many texts at once, in `sequences`; their
     chances have the seed of `chance` and those that follow it.
 
     prompt: ids, or text when `tokenizer` is given. max_new_tokens, min_new_tokens, eos, stop: as in
     `Run`. settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; with
-    a tokenizer bad_words may be texts. Beam search takes penalties and bans alone. on_step is
-    called with each `Step`, on_text with each piece of text as it becomes certain. Errors:
-    `InputError` for an option without effect too. With logprobs=n each step and the result hold a
-    `TokenLogprobs` per token, with the n likeliest alternatives. With a `Context` only what is new
-    in the prompt is read.
+    a tokenizer bad_words may be texts. Beam and contrastive search take penalties and bans alone,
+    unless stochastic. on_step is called with each `Step`, on_text with each piece of text as it
+    becomes certain. Errors: `InputError` for an option without effect too. With logprobs=n each
+    step and the result hold a `TokenLogprobs` per token, with the n likeliest alternatives. With a
+    `Context` only what is new in the prompt is read.
     """
     options = {
         "tokenizer": tokenizer,
@@ -302,10 +366,14 @@ def generate(
         "alpha": alpha,
         "beta": beta,
         "amateur_temperature": amateur_temperature,
+        "penalty_alpha": penalty_alpha,
         "num_beams": num_beams,
         "length_penalty": length_penalty,
         "early_stopping": early_stopping,
         "num_return_sequences": num_return_sequences,
+        "num_beam_groups": num_beam_groups,
+        "diversity_penalty": diversity_penalty,
+        "stochastic": stochastic,
         "trace": trace,
         "logprobs": logprobs,
         "context": context,
@@ -319,7 +387,7 @@ def generate(
     if isinstance(context, Context) and context.model is not model:
         raise InputError("context: is of another model than the one given")
     choice = choose(model, options | settings)
-    if choice.decoder.function is not beam_search:
+    if choice.decoder.function not in BEAM_SEARCHES:
         return collect(choice.start(prompt), tokenizer, stop, on_step, on_text)
     found: list[Hypothesis] = []
 

@@ -14,8 +14,9 @@ PUBLIC = """
     BackendError CheckpointError Context ContextError Dice GumbelDice InputError LogitsError
     MinidecodeError ModelDraft PromptLookupDraft Result Round Score Step TableModel TokenizerError
     Warp beam_search
-    contrastive exact generate generate_many greedy load sample score speculative
-    speculative_contrastive speculative_many traced verify
+    contrastive contrastive_search diverse_beam_search exact generate generate_many greedy load
+    sample score speculative speculative_contrastive speculative_many stochastic_beam_search traced
+    verify
 """.split()  # noqa: SIM905
 
 WINGS = "kernels models decoding speculation proof trace measure plots cli".split()  # noqa: SIM905

@@ -47,13 +47,15 @@ def add_decoding(parser, max_new_tokens):
     )
     add_draft(parser.add_argument_group("speculative decoding"))
     add_contrast(parser.add_argument_group("contrastive decoding"))
+    add_search(parser.add_argument_group("contrastive search"))
     add_dtype(parser, "draft_dtype", "the draft, and of the amateur,")
     add_beams(parser.add_argument_group("beam search"))
     sampling.add_argument(
         "-s",
         "--seed",
         type=int,
-        help="same seed, same text (default: a fresh one); greedy and beam search need none",
+        help="same seed, same text (default: a fresh one); "
+        "greedy, beam and contrastive search need none",
     )
     parser.add_argument(
         "--stop",
@@ -119,6 +121,17 @@ def add_contrast(parser):
     parser.add_argument("--amateur-temperature", type=float, metavar="FLOAT", help="default: 1")
 
 
+def add_search(parser):
+    """The option of contrastive search, besides --top-k."""
+    parser.add_argument(
+        "--penalty-alpha",
+        type=float,
+        metavar="FLOAT",
+        help="how much likeness to the text counts against a token, 0 to 1; of --top-k candidates "
+        "(default: 4)",
+    )
+
+
 def add_beams(parser):
     """The options of beam search."""
     parser.add_argument("--num-beams", type=int, metavar="N", help="beam search with N beams")
@@ -129,7 +142,27 @@ def add_beams(parser):
         "--early-stopping", choices=("true", "false", "never"), help="default: false"
     )
     parser.add_argument(
-        "--num-return-sequences", type=int, metavar="N", help="texts to return (default: 1)"
+        "--num-return-sequences",
+        type=int,
+        metavar="N",
+        help="texts to return (default: 1, with --stochastic all)",
+    )
+    parser.add_argument(
+        "--stochastic",
+        action="store_true",
+        help="stochastic beam search: different texts, sampled without replacement",
+    )
+    parser.add_argument(
+        "--num-beam-groups",
+        type=int,
+        metavar="N",
+        help="diverse beam search: groups of beams, held off each other's tokens",
+    )
+    parser.add_argument(
+        "--diversity-penalty",
+        type=float,
+        metavar="FLOAT",
+        help="what a token costs for each beam of an earlier group that has it (default: 0.5)",
     )
 
 
@@ -150,9 +183,18 @@ def check_dependants(args):
 def drawing_options(args):
     """What is sampled, and how: arguments of `generate` from the command line's."""
     settings = given_warp(args)
+    if args.stochastic:
+        names = ("mirostat", "coupled", "greedy", "draft", "amateur", "penalty_alpha")
+        refuse_without_effect(args, names, "with --stochastic")
+        return {"chance": Dice(args.seed), "temperature": 0.8, "top_p": 0.95, **settings}
     if args.num_beams is not None:
-        names = (*SAMPLING_ONLY, "mirostat", "coupled", "greedy", "draft")
+        names = (*SAMPLING_ONLY, "mirostat", "coupled", "greedy", "draft", "penalty_alpha")
         refuse_without_effect(args, names, "with --num-beams")
+        return settings
+    if args.penalty_alpha is not None:
+        shaping = [name for name in SAMPLING_ONLY if name != "top_k"]
+        names = (*shaping, "mirostat", "coupled", "greedy", "draft", "amateur")
+        refuse_without_effect(args, names, "with --penalty-alpha")
         return settings
     if args.greedy:
         refuse_without_effect(args, (*SAMPLING_ONLY, "mirostat", "coupled"), "with --greedy")
@@ -172,7 +214,7 @@ def drawing_options(args):
 
 def model_options(args):
     """Further arguments of `generate`: those of beams, amateur and draft; loads their models."""
-    options = beam_options(args) | contrast_options(args)
+    options = beam_options(args) | contrast_options(args) | given(args, ["penalty_alpha"])
     return options | draft_options(args, options.get("amateur"))
 
 
@@ -238,7 +280,7 @@ def beam_options(args):
     """The arguments of `generate` for beam search."""
     if args.num_beams is None:
         return {}
-    names = (*NEEDS["num_beams"], "num_return_sequences")
+    names = (*NEEDS["num_beams"], *NEEDS["num_beam_groups"], "num_return_sequences")
     options = {"num_beams": args.num_beams, **given(args, names)}
     if args.early_stopping in ("true", "false"):
         options["early_stopping"] = args.early_stopping == "true"

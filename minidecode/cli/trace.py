@@ -59,10 +59,12 @@ def run(args):
     model, tokenizer = load(args.model, args.dtype, args.ids)
     from ..models.labels import Spelling
     from ..trace.page import page, summary
-    from ..trace.tracing import recording_of, steps_of
+    from ..trace.tracing import TRACERS, recording_of, steps_of
 
     options |= model_options(args) | limit_options(args, tokenizer)
     choice = choose(model, options)
+    if choice.decoder.function not in TRACERS:
+        raise InputError(f"trace: {choice.decoder.title.lower()} cannot be traced yet")
     settings = settings_shown(args, choice)
     style = {"colour": wants_colour(args.color), "explain": args.explain, "width": width()}
     spelling = Spelling(tokenizer, model.eos)

@@ -5,7 +5,8 @@ A chance has two methods, and nothing else in minidecode draws a random number:
     choose(probs, position) -> token     draw a token for that position of the sequence
     accept(probability) -> bool          true with that probability
 
-A third thing is optional: `coupled`, true where draft and target draw with the same noise.
+Two things are optional: `coupled`, true where draft and target draw with the same noise, and
+`gumbel(size)`, the noise that stochastic beam search needs.
 
 `Dice` rolls; `GumbelDice` rolls with noise tied to the position, so that two decoders with one seed
 write the same text; `exact.Enumerator` does not roll at all but takes every branch in turn.
@@ -102,6 +103,10 @@ class Dice:
 
     def choose(self, probs, position):
         return inverse_cdf(probs, self.uniform())
+
+    def gumbel(self, size):
+        """Standard Gumbel noise [size], for stochastic beam search."""
+        return self._generator.gumbel(size=size)
 
     def accept(self, probability):
         # strictly below, so that probability 0 never passes and 1 always does

@@ -24,7 +24,10 @@ class Cache(Protocol):
 
 
 class Model(Protocol):
-    """Tokens to logits. `forward` appends n tokens to the cache: [n_logits, V] of the last ones."""
+    """Tokens to logits. `forward` appends n tokens to the cache: [n_logits, V] of the last ones.
+
+    A model with hidden states has `hidden_size` too, and both passes take `hidden=True`: see GPT2.
+    """
 
     vocab_size: int
     n_positions: int

@@ -46,6 +46,7 @@ class GPT2:
         self.n_positions = config.n_positions
         self.eos = tuple(config.eos_token_ids)
         self.bos = config.bos_token_id
+        self.hidden_size = config.n_embd  # of the hidden states that `forward` can return
         self.watch = None
         self.tokenizer = None  # the one it was loaded with, if any
         self._unknown_ids = _as_slice(np.asarray(unknown_ids, dtype=np.int64))
@@ -83,16 +84,18 @@ class GPT2:
         c = self.config
         return KVCache(c.n_layer, c.n_head, c.head_dim, c.n_positions)
 
-    def forward(self, tokens, cache, n_logits=1):
+    def forward(self, tokens, cache, n_logits=1, hidden=False):
         """Append `tokens` to `cache`; the logits [n_logits, V] after the last n_logits of them.
 
+        With `hidden` the pair (logits, hidden states [n, d] of all `tokens`): what the last layer
+        hands to the head, after ln_f.
         Errors: `InputError` for an id outside [0, V) or an n_logits outside 0 .. len(tokens);
         `ContextError` when cache and tokens do not fit n_positions. An error leaves the cache as
         it was.
         """
-        return self.forward_many([(tokens, cache)], n_logits)[0]
+        return self.forward_many([(tokens, cache)], n_logits, hidden)[0]
 
-    def forward_many(self, batch, n_logits=1):
+    def forward_many(self, batch, n_logits=1, hidden=False):
         """`forward` for several (tokens, cache) at once; n_logits is one number, or one a sequence.
 
         All rows go through the matrix products together, so the weights are read once for all.
@@ -117,11 +120,15 @@ class GPT2:
             x = x + self._mlp(x, block)
         ends = [rows.stop for rows, _ in spans]
         wanted = [np.arange(end - count, end) for end, count in zip(ends, counts)]
-        logits = linear(self._norm(x[np.concatenate(wanted)], self.ln_f), self.head)  # [rows, V]
+        wanted = np.concatenate(wanted)
+        # A row's norm needs no other row, so it comes last where the rest is not asked for.
+        states = self._norm(x if hidden else x[wanted], self.ln_f)  # [n or rows, d]
+        logits = linear(states[wanted] if hidden else states, self.head)  # [rows, V]
         logits[:, self._unknown_ids] = -np.inf
         for rows, cache in spans:  # last, so that an interrupted pass leaves them as they were
             cache.advance(rows.stop - rows.start)
-        return np.split(logits, np.cumsum(counts)[:-1])
+        split = np.split(logits, np.cumsum(counts)[:-1])
+        return list(zip(split, np.split(states, ends[:-1]))) if hidden else split
 
     def _attend(self, x, block, layer, spans):
         c = self.config

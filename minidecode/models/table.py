@@ -74,8 +74,9 @@ class TableModel:
             raise InputError(f"row after {history}: got {row}, probabilities of sum 1 were wanted")
         return row
 
-    def forward(self, tokens, cache, n_logits=1):
+    def forward(self, tokens, cache, n_logits=1, hidden=False):
         """As `GPT2.forward`, in float64. A pass seen before is looked up, checks and all."""
+        _refuse_hidden(hidden)
         for token in tokens if type(tokens) is list else (None,):
             if type(token) is not int:  # True and 1.0 are equal to 1, and are no ids
                 return self.forward_many([(tokens, cache)], n_logits)[0]
@@ -88,8 +89,9 @@ class TableModel:
             cache.tokens += tokens
         return known.copy()
 
-    def forward_many(self, batch, n_logits=1):
+    def forward_many(self, batch, n_logits=1, hidden=False):
         """As `GPT2.forward_many`, in float64."""
+        _refuse_hidden(hidden)
         tokens, counts = check_batch(batch, n_logits, self.vocab_size)
         histories = [cache.tokens + ids.tolist() for ids, (_, cache) in zip(tokens, batch)]
         for history in histories:
@@ -119,6 +121,11 @@ class TableModel:
 
     def _last_row(self, history):
         return self._table[history[-1]]
+
+
+def _refuse_hidden(hidden):
+    if hidden:
+        raise InputError("hidden: a table of probabilities has no hidden states")
 
 
 def _remember(known, key, value):
