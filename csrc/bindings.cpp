@@ -9,6 +9,7 @@
 #include "kernels.h"
 #include "threads.h"
 #include "tiles.h"
+#include "without_gil.h"
 
 namespace py = pybind11;
 
@@ -42,8 +43,10 @@ py::array_t<T> contiguous(const char* name, const py::array& a) {
     if (!py::isinstance<py::array_t<T>>(a))
         throw py::type_error(std::string(name) + ": got dtype " + text(a.dtype()) + ", " +
                              text(py::dtype::of<T>()) + " as in the first argument was wanted");
-    if (!(a.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_)) return a.attr("copy")("C");
-    return py::array_t<T, py::array::c_style>::ensure(a);
+    return or_sleep([&]() -> py::array_t<T> {
+        if (!(a.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_)) return a.attr("copy")("C");
+        return py::array_t<T, py::array::c_style>::ensure(a);
+    });
 }
 
 template <class T>
@@ -84,7 +87,7 @@ py::array over_rows(const py::array& input, Row row) {
     T* probs = y.mutable_data();
     std::vector<char> sound(n);
     {
-        py::gil_scoped_release release;
+        const WithoutGil released;
         parallel_for(n, chunks_for(n * V), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++)
                 sound[i] = V > 0 && row(logits + i * V, V, probs + i * V);
@@ -174,7 +177,7 @@ py::array linear(const py::array& x_in, const py::object& panels_in, int64_t n_i
     a.panels = reinterpret_cast<const W*>(panels.data());
     py::array_t<T> y({given.n, n_out});
     a.y = y.mutable_data();
-    py::gil_scoped_release release;
+    const WithoutGil released;
     const std::vector<T> tiles = in_tiles(given.x.data(), a.n, a.n_in, kernels<T>().tall);
     a.tiles = tiles.data();
     parallel_for(given.panels, chunks_for(a.n * a.n_in * n_out),
@@ -196,7 +199,7 @@ py::array group_linear(const py::array& x_in, const py::object& panels_in,
     a.panels = panels.data(), a.scales = reinterpret_cast<const Brain*>(scales.data());
     py::array_t<float> y({given.n, n_out});
     a.y = y.mutable_data();
-    py::gil_scoped_release release;
+    const WithoutGil released;
     const Rounded x(given.x.data(), a.n, n_in, instruction_set().groups);
     a.x = x.quads.data(), a.x_scales = x.scales.data(), a.x_sums = x.sums.data();
     parallel_for(given.panels, chunks_for(a.n * n_in * n_out),
@@ -277,7 +280,7 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
     // Queries that share the read of keys and values; fewer where that leaves a thread without any
     const int64_t share = std::clamp<int64_t>(pairs / (2 * num_threads()), 1, 16);
     const int64_t tiles = (a.n + share - 1) / share;
-    py::gil_scoped_release release;
+    const WithoutGil released;
     parallel_for(a.heads * tiles, chunks_for(pairs * visible * a.head_dim),
                  [&](int64_t begin, int64_t end) {
         thread_local std::vector<T> scratch;
@@ -302,7 +305,7 @@ py::array layer_norm(const py::array& x_in, const py::array& weight_in, const py
     check_vector("bias", bias, d);
     auto y = like<T>(x);
     T* out = y.mutable_data();
-    py::gil_scoped_release release;
+    const WithoutGil released;
     parallel_for(n, chunks_for(n * d), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++)
             kernels<T>().layer_norm(x.data() + i * d, d, weight.data(), bias.data(), T(epsilon),
@@ -311,16 +314,31 @@ py::array layer_norm(const py::array& x_in, const py::array& weight_in, const py
     return y;
 }
 
+// An activation: each number by itself
 template <class T>
-py::array gelu(const py::array& x_in) {
+py::array elementwise(const py::array& x_in, void (*kernel)(const T*, int64_t, T*)) {
     const auto x = contiguous<T>("x", x_in);
     auto y = like<T>(x);
     T* out = y.mutable_data();
-    py::gil_scoped_release release;
+    const WithoutGil released;
     parallel_for(x.size(), chunks_for(x.size()), [&](int64_t begin, int64_t end) {
-        kernels<T>().gelu(x.data() + begin, end - begin, out + begin);
+        kernel(x.data() + begin, end - begin, out + begin);
     });
     return y;
+}
+
+template <class T>
+py::tuple residual(const py::array& p_in, const py::array& q_in, double scale) {
+    check_dimensions("p", p_in, 1, 1);
+    const auto p = contiguous<T>("p", p_in), q = contiguous<T>("q", q_in);
+    check_vector("q", q, p.size());
+    py::array_t<double> left(p.size());
+    double *out = left.mutable_data(), mass;
+    {
+        const WithoutGil released;
+        mass = kernels<T>().residual(p.data(), q.data(), scale, p.size(), out);
+    }
+    return py::make_tuple(left, mass);
 }
 
 template <class T>
@@ -330,7 +348,7 @@ double total(const py::array& x_in) {
     const int64_t runs = (x.size() + run - 1) / run;
     std::vector<double> sums(runs);
     {
-        py::gil_scoped_release release;
+        const WithoutGil released;
         parallel_for(runs, chunks_for(x.size()), [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; i++) {
                 const int64_t left = x.size() - i * run;
@@ -353,6 +371,7 @@ auto by_dtype(const char* name, const py::array& x, F f) {
 
 PYBIND11_MODULE(_native, m) {
     using py::arg;
+    instruction_set();  // chosen now: a fork while it is chosen would find it locked in the child
     m.doc() = "The compiled kernels; minidecode.kernels.reference is their specification.";
     m.def("softmax",
           [](const py::array& logits) {
@@ -388,9 +407,37 @@ PYBIND11_MODULE(_native, m) {
           arg("x"), arg("weight"), arg("bias"), arg("epsilon"));
     m.def("gelu",
           [](const py::array& x) {
-              return by_dtype("x", x, [&]<class T>(T) { return gelu<T>(x); });
+              return by_dtype("x", x, [&]<class T>(T) {
+                  return elementwise<T>(x, kernels<T>().gelu);
+              });
           },
           arg("x"));
+    m.def("gelu_erf",
+          [](const py::array& x) {
+              return by_dtype("x", x, [&]<class T>(T) {
+                  return elementwise<T>(x, kernels<T>().gelu_erf);
+              });
+          },
+          arg("x"));
+    m.def("relu",
+          [](const py::array& x) {
+              return by_dtype("x", x, [&]<class T>(T) {
+                  return elementwise<T>(x, kernels<T>().relu);
+              });
+          },
+          arg("x"));
+    m.def("silu",
+          [](const py::array& x) {
+              return by_dtype("x", x, [&]<class T>(T) {
+                  return elementwise<T>(x, kernels<T>().silu);
+              });
+          },
+          arg("x"));
+    m.def("residual",
+          [](const py::array& p, const py::array& q, double scale) {
+              return by_dtype("p", p, [&]<class T>(T) { return residual<T>(p, q, scale); });
+          },
+          arg("p"), arg("q"), arg("scale") = 1.0);
     m.def("total",
           [](const py::array& x) {
               return by_dtype("x", x, [&]<class T>(T) { return total<T>(x); });

@@ -46,8 +46,10 @@ static bool has_dot_products() {
 }
 
 const std::vector<InstructionSet>& instruction_sets() {
-    static const auto found = [] {
-        std::vector<InstructionSet> sets;
+    // never destroyed: when a process ends, its other threads may still be in a kernel
+    static const auto& found = *[] {
+        auto* list = new std::vector<InstructionSet>;
+        auto& sets = *list;
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
         if (has_avx512() && __builtin_cpu_supports("avx512vnni"))
             sets.push_back(with("vnni", avx512_set, vnni_groups));
@@ -58,7 +60,7 @@ const std::vector<InstructionSet>& instruction_sets() {
         if (has_dot_products()) sets.push_back(with("neondot", base_set, neondot_groups));
 #endif
         sets.push_back(base_set);
-        return sets;
+        return list;
     }();
     return found;
 }

@@ -33,20 +33,6 @@ struct Whole {  // sixteen integers, one for each output of a panel
     return v;
 }
 
-// Rounds v here: a compiler that may contract cannot see past this, and costs nothing.
-[[gnu::always_inline]] inline void keep(Vec<float>& v) {
-    #pragma GCC unroll 16
-    for (int i = 0; i < Vec<float>::parts; i++) {
-#if defined(__x86_64__)
-        asm("" : "+v"(v.part[i]));
-#elif defined(__aarch64__)
-        asm("" : "+w"(v.part[i]));
-#else
-        asm("" : "+m"(v.part[i]));
-#endif
-    }
-}
-
 // R rows times one panel: the weights stream through registers once for all R rows. (Several panels
 // at once would save loads of x, but are several streams of memory, which is slower.)
 template <class Dot, int R>

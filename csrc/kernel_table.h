@@ -7,6 +7,7 @@
 #include "kernels.h"
 #include "linear.h"
 #include "norm.h"
+#include "residual.h"
 #include "softmax.h"
 #include "total.h"
 
@@ -14,8 +15,11 @@ namespace ISA {
 
 template <class T>
 constexpr Kernels<T> table() {
-    return {linear_panels<T>, tall<register_bytes>, attention_rows<T>, softmax_row<T>,
-            filter_row<T>,    layer_norm_row<T>,    gelu_range<T>,     total_of<T>};
+    return {
+        linear_panels<T>,  tall<register_bytes>, attention_rows<T>, softmax_row<T>,
+        filter_row<T>,     layer_norm_row<T>,    gelu_range<T>,     gelu_erf_range<T>,
+        relu_range<T>,     silu_range<T>,        residual_of<T>,    total_of<T>,
+    };
 }
 
 constexpr HalfKernels half_table() {

@@ -82,6 +82,10 @@ struct Kernels {
                    T* probs);
     void (*layer_norm)(const T* x, int64_t d, const T* weight, const T* bias, T epsilon, T* y);
     void (*gelu)(const T* x, int64_t size, T* y);
+    void (*gelu_erf)(const T* x, int64_t size, T* y);
+    void (*relu)(const T* x, int64_t size, T* y);
+    void (*silu)(const T* x, int64_t size, T* y);
+    double (*residual)(const T* p, const T* q, double scale, int64_t V, double* left);
     T (*total)(const T* x, int64_t size);
 };
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,10 @@
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
 // Tells the processor that this thread only waits.
 inline void pause() {
 #if defined(__x86_64__)
@@ -21,6 +26,27 @@ inline void pause() {
     asm volatile("yield");
 #endif
 }
+
+// One wait for another thread: at first it keeps the processor, then it leaves it to whoever has
+// work, which may be the thread that is waited for.
+class Wait {
+    const Clock::time_point began = Clock::now();
+    int looks = 0;
+    bool patient = false;
+
+public:
+    // Between two looks
+    void a_moment() {
+        if (!patient) {
+            pause();
+            if (++looks % 64 == 0) patient = lasted() > microseconds(30);
+        } else {
+            std::this_thread::yield();
+        }
+    }
+    bool is_long() const { return patient && lasted() > microseconds(200); }
+    Clock::duration lasted() const { return Clock::now() - began; }
+};
 
 // A job is published as one number: a serial (high 32 bits), its chunks and the next one to take
 // (16 bits each). Whoever advances that number owns the chunk, and the job cannot end before that
@@ -32,7 +58,8 @@ struct Pool {
     std::atomic<void (*)(void*, int64_t)> work{nullptr};
     std::atomic<void*> context{nullptr};
     std::atomic<int> sleeping{0};
-    int workers = 0;  // started so far; guarded by busy
+    std::atomic<int> workers{0};     // started so far
+    Clock::time_point alone_until;  // guarded by busy
     std::mutex sleep_lock;
     std::condition_variable wake;
 
@@ -51,13 +78,12 @@ struct Pool {
     void live(int index) {
         uint32_t seen = 0;
         for (;;) {
-            // Between two kernels of a pass there is little time: spin that long, then sleep.
-            const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+            // Between two kernels of a pass there is little time: look that long, then sleep.
             uint32_t serial;
-            int spins = 0;
+            Wait wait;
             while ((serial = ticket.load(std::memory_order_acquire) >> 32) == seen) {
-                pause();
-                if (++spins % 64 == 0 && std::chrono::steady_clock::now() > until) {
+                wait.a_moment();
+                if (wait.is_long()) {
                     std::unique_lock<std::mutex> lock(sleep_lock);
                     sleeping.fetch_add(1);
                     wake.wait(lock, [&] { return uint32_t(ticket.load() >> 32) != seen; });
@@ -69,14 +95,19 @@ struct Pool {
         }
     }
 
-    void run(int64_t chunks, void (*f)(void*, int64_t), void* c, int threads) {
-        for (; workers < threads - 1; workers++) {
+    void start(int wanted) {
+        while (workers.load() < wanted) {
             try {
-                std::thread([this, index = workers] { live(index); }).detach();
+                std::thread([this, index = workers.load()] { live(index); }).detach();
             } catch (...) {
                 break;  // no more threads to be had: fewer share the work
             }
+            workers.fetch_add(1);
         }
+    }
+
+    void run(int64_t chunks, void (*f)(void*, int64_t), void* c, int threads) {
+        start(threads - 1);
         const uint32_t serial = uint32_t(ticket.load() >> 32) + 1;
         done.store(0, std::memory_order_relaxed);
         work.store(f, std::memory_order_relaxed);
@@ -86,8 +117,19 @@ struct Pool {
             std::lock_guard<std::mutex> lock(sleep_lock);
             wake.notify_all();
         }
+        const auto began = Clock::now();
         help(serial);
-        while (done.load(std::memory_order_acquire) < chunks) pause();
+        Wait wait;
+        while (done.load(std::memory_order_acquire) < chunks) wait.a_moment();
+        consider(wait.lasted(), Clock::now() - began);
+    }
+
+    // Where other processes want the processors too, a thread may lose its own amid a chunk, and
+    // then all wait for it. If that took longer than the rest of the job, there are too few
+    // processors for now: the next jobs are not shared, for thirty times as long.
+    void consider(Clock::duration waited, Clock::duration whole) {
+        if (waited < whole / 2 + microseconds(50)) return;
+        alone_until = Clock::now() + std::min<Clock::duration>(30 * waited, milliseconds(250));
     }
 };
 
@@ -110,9 +152,11 @@ std::atomic<int> threads{1};
 int num_threads() { return threads.load(); }
 void set_num_threads(int n) { threads.store(n < 1 ? 1 : n); }
 
+bool threads_awake() { return pool().workers.load() > pool().sleeping.load(); }
+
 void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context) {
     std::unique_lock<std::mutex> lock(pool().busy, std::try_to_lock);
-    if (lock.owns_lock()) {
+    if (lock.owns_lock() && Clock::now() >= pool().alone_until) {
         pool().run(chunks, work, context, num_threads());
     } else {
         for (int64_t i = 0; i < chunks; i++) work(context, i);

@@ -13,11 +13,19 @@ constexpr int64_t max_chunks = 0xffff;
 // are done.
 void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context);
 
-// Work below this many bytes or operations is done sooner than a second thread wakes up.
+// Whether other threads are awake and look for work. They sleep when there was none for a while.
+bool threads_awake();
+
+// Work below this many bytes or operations is done sooner than a second thread has taken a part,
 constexpr int64_t worth_sharing = 1 << 16;
+// or than it wakes up.
+constexpr int64_t worth_waking = 1 << 18;
 
 // Many small chunks: at the end of a kernel a thread waits for the others' last one.
-inline int64_t chunks_for(int64_t cost) { return cost < worth_sharing ? 1 : 48 * num_threads(); }
+inline int64_t chunks_for(int64_t cost) {
+    const bool alone = cost < worth_sharing || (cost < worth_waking && !threads_awake());
+    return alone ? 1 : 48 * num_threads();
+}
 
 // work(begin, end) over 0 .. items, in `chunks` runs of about one size. The first exception is kept
 // until all threads are through, and thrown again: the job lives on this stack.

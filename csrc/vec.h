@@ -140,7 +140,8 @@ template <int half, class T>
     for (int i = 0; i < parts; i++) {
         if constexpr (half >= each) {
             constexpr int far = half / each;  // registers
-            v.part[i] = from[i / far * 2 * far + i % far] + from[i / far * 2 * far + i % far + far];
+            const int at = i / far * 2 * far + i % far;
+            v.part[i] = from[at] + from[at + far];
         } else {
             v.part[i] = fold_registers<half>(from[2 * i], from[2 * i + 1],
                                              std::make_index_sequence<each>());
@@ -157,28 +158,86 @@ template <int count, class T>
     else return fold<lanes / count>(fold_all<count / 2>(v), fold_all<count / 2>(v + count / 2));
 }
 
+// Rounds v here: a compiler that may contract cannot see past this, and costs nothing.
+template <class T>
+[[gnu::always_inline]] inline void keep(Vec<T>& v) {
+    #pragma GCC unroll 16
+    for (int i = 0; i < Vec<T>::parts; i++) {
+#if defined(__x86_64__)
+        asm("" : "+v"(v.part[i]));
+#elif defined(__aarch64__)
+        asm("" : "+w"(v.part[i]));
+#else
+        asm("" : "+m"(v.part[i]));
+#endif
+    }
+}
+
+template <class T>
+[[gnu::always_inline]] inline Vec<double> in_double(const Vec<T>& v) {
+    if constexpr (sizeof(T) == sizeof(double)) return v;
+    T narrow[lanes];
+    double wide[lanes];
+    v.store(narrow);
+    for (int i = 0; i < lanes; i++) wide[i] = narrow[i];
+    return Vec<double>::load(wide);
+}
+template <class T>
+[[gnu::always_inline]] inline Vec<T> from_double(const Vec<double>& v) {
+    if constexpr (sizeof(T) == sizeof(double)) return v;
+    double wide[lanes];
+    T narrow[lanes];
+    v.store(wide);
+    for (int i = 0; i < lanes; i++) narrow[i] = T(wide[i]);
+    return Vec<T>::load(narrow);
+}
+
+template <class T>
+[[gnu::always_inline]] inline Vec<T> magnitude(const Vec<T>& x) {  // NaN stays NaN
+    return max(x, Vec<T>::broadcast(0) - x);
+}
+
+// In each lane `a` where x is below 0, else `b`
+template <class T>
+[[gnu::always_inline]] inline Vec<T> where_negative(const Vec<T>& x, const Vec<T>& a,
+                                                    const Vec<T>& b) {
+    Vec<T> v;
+    #pragma GCC unroll 16
+    for (int i = 0; i < Vec<T>::parts; i++)
+        v.part[i] = x.part[i] < typename Vec<T>::Native{} ? a.part[i] : b.part[i];
+    return v;
+}
+
 // Constants of exp: x = n ln 2 + r, exp(x) = 2^n exp(r), |r| <= ln(2) / 2, exp(r) by its Taylor
 // series. Adding `round` leaves n in the low bits of the sum: no conversion to integers is needed.
+// Below `deep` 2^n may be too small for a normal number: it is taken `lift` powers higher, and the
+// product is multiplied by `drop`, so that it is rounded once, to a subnormal number.
 template <class T>
 struct Exp;
 template <>
 struct Exp<float> {
     typedef int32_t Int;
-    static constexpr float low = -87.3f, high = 88.3f, round = 12582912.0f;  // 1.5 * 2^23
+    static constexpr float low = -104, deep = -87, high = 88.3f;
+    static constexpr float round = 12582912;  // 1.5 * 2^23
+    static constexpr int lift = 64;
+    static constexpr float drop = 0x1p-64f;
     static constexpr float ln2_high = 0.693145752f, ln2_low = 1.42860677e-6f;
     static constexpr int mantissa = 23, bias = 127, terms = 7;
 };
 template <>
 struct Exp<double> {
     typedef int64_t Int;
-    static constexpr double low = -708.3, high = 709.4, round = 6755399441055744.0;  // 1.5 * 2^52
+    static constexpr double low = -745.2, deep = -708, high = 709.4;
+    static constexpr double round = 6755399441055744;  // 1.5 * 2^52
+    static constexpr int lift = 128;
+    static constexpr double drop = 0x1p-128;
     static constexpr double ln2_high = 0.693147180369123816490;
     static constexpr double ln2_low = 1.90821492927058770002e-10;
     static constexpr int mantissa = 52, bias = 1023, terms = 13;
 };
 
-// exp of every lane to about one unit in the last place. Below `low` it is 0, above `high` inf; NaN
-// stays NaN.
+// exp of every lane to about one unit in the last place, subnormal or not. Below `low` it is 0,
+// above `high` inf; NaN stays NaN.
 template <class T>
 [[gnu::always_inline]] inline Vec<T> exp(const Vec<T>& x) {
     typedef Exp<T> E;
@@ -204,10 +263,12 @@ template <class T>
         for (int k = E::terms - 1; k >= 0; k--) sum = sum * r + inverse[k];
         Ints bits;
         memcpy(&bits, &shifted, sizeof bits);
-        bits = (bits << E::mantissa) + (typename E::Int(E::bias) << E::mantissa);  // 2^n
-        Native power;
+        const Ints is_deep = c < Native{} + E::deep;  // all bits set, or none
+        bits += (is_deep & E::lift) + typename E::Int(E::bias);
+        bits <<= E::mantissa;
+        Native power;  // 2^n, or 2^(n + lift)
         memcpy(&power, &bits, sizeof power);
-        const Native result = sum * power;
+        const Native result = sum * power * (is_deep ? Native{} + E::drop : Native{} + T(1));
         v.part[i] = x.part[i] < low ? Native{} : result;
         v.part[i] = x.part[i] > high ? Native{} + T(__builtin_inf()) : v.part[i];
     }

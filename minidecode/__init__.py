@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what editors and type checkers read
         TokenizerError,
     )
     from .generation import Result, generate, generate_many
+    from .measure.scoring import Score, score
     from .models.loading import load
     from .models.table import TableModel
     from .proof import exact
@@ -47,6 +48,7 @@ __all__ = [
     "PromptLookupDraft",
     "Result",
     "Round",
+    "Score",
     "Step",
     "TableModel",
     "TokenizerError",
@@ -59,6 +61,7 @@ __all__ = [
     "greedy",
     "load",
     "sample",
+    "score",
     "speculative",
     "speculative_contrastive",
     "speculative_many",
@@ -84,6 +87,7 @@ _HOMES = {  # where each name is imported from when it is first asked for: the p
         "TokenizerError",
     ],
     "generation": ["Result", "generate", "generate_many"],
+    "measure.scoring": ["Score", "score"],
     "models.loading": ["load"],
     "models.table": ["TableModel"],
     "proof": ["exact"],

@@ -11,6 +11,7 @@ from typing import Any
 from .decoding.beam import Hypothesis, beam_search
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .decoding.contrastive import Contrast, contrastive
+from .decoding.logprobs import TokenLogprobs
 from .decoding.mirostat import Mirostat
 from .decoding.run import FROM_MODEL
 from .decoding.sampling import sample
@@ -162,6 +163,7 @@ class Result:
                    tokens_per_second of the steps after the first, None where there are none.
                    With a draft also what `speculation_stats` says
     hypotheses     of beam search: all that were asked for, best first; else ()
+    logprobs       one `TokenLogprobs` per new token where they were asked for; else ()
     """
 
     tokens: list[int]
@@ -169,6 +171,7 @@ class Result:
     text: str | None
     stats: dict[str, Any]
     hypotheses: tuple[Hypothesis, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 def _with_settings(function):
@@ -211,6 +214,7 @@ def generate(
     early_stopping: bool | str | None = None,
     num_return_sequences: int | None = None,
     trace: list | None = None,
+    logprobs: int | None = None,
     on_step: Callable[[Step], Any] | None = None,
     on_text: Callable[[str], Any] | None = None,
     **settings: Any,
@@ -230,7 +234,8 @@ def generate(
     `Run`. settings: the fields of `Warp` (temperature, top_k, top_p, ...), instead of `warp`; with
     a tokenizer bad_words may be texts. Beam search takes penalties and bans alone. on_step is
     called with each `Step`, on_text with each piece of text as it becomes certain. Errors:
-    `InputError` for an option without effect too.
+    `InputError` for an option without effect too. With logprobs=n each step and the result hold a
+    `TokenLogprobs` per token, with the n likeliest alternatives.
     """
     options = {
         "tokenizer": tokenizer,
@@ -255,6 +260,7 @@ def generate(
         "early_stopping": early_stopping,
         "num_return_sequences": num_return_sequences,
         "trace": trace,
+        "logprobs": logprobs,
     }
     check_names("generate", settings, [*options, "on_step", "on_text"])
     choice = choose(model, options | settings)
@@ -264,7 +270,8 @@ def generate(
 
     def one_step() -> Iterator[Step]:  # beam search knows its text only at the end
         found.extend(choice.start(prompt))
-        yield Step(tuple(found[0].tokens), found[0].finish_reason)
+        best = found[0]
+        yield Step(tuple(best.tokens), best.finish_reason, best.token_logprobs)
 
     result = collect(one_step(), tokenizer, stop, on_step, on_text)
     return replace(result, hypotheses=tuple(found))
@@ -339,9 +346,9 @@ class Gatherer:
         }
         if self.steps and isinstance(self.steps[0], Round):
             stats |= speculation_stats(self.steps, stats["seconds"])
-        return Result(
-            tokens, reason, "".join(self.pieces) if self.stream is not None else None, stats
-        )
+        text = "".join(self.pieces) if self.stream is not None else None
+        logprobs = tuple(each for step in self.steps for each in step.logprobs)
+        return Result(tokens, reason, text, stats, logprobs=logprobs)
 
     def _show(self, piece):
         self.pieces.append(piece)

@@ -117,13 +117,34 @@ def test_without_the_extension_native_cannot_be_forced(without_extension):
         ("MINIDECODE_THREADS", "two"),
         ("MINIDECODE_THREADS", "1.5"),
         ("MINIDECODE_THREADS", "99999999999"),
-        ("OMP_NUM_THREADS", "-1"),
     ],
 )
 def test_a_variable_that_cannot_be_followed_is_named_where_a_kernel_is_used(name, value):
     _, error = report(USE, **{name: value})
     assert f"BackendError: {name}: got '{value}'" in error.splitlines()[-1]
     assert report("import minidecode", **{name: value}) == ("", "")
+
+
+@pytest.mark.parametrize("value", ["0", "abc", "-1", "2.5", ",2", "99999999999", "²"])
+def test_a_foreign_number_of_threads_that_makes_no_sense_is_passed_over_with_one_line(value):
+    if not list(Path(kernels.__file__).parent.glob("_native*")):
+        pytest.skip("the compiled kernels are not built")
+    threads = "from minidecode import kernels as k; print(k.num_threads())"
+    printed, error = report(threads, OMP_NUM_THREADS=value)
+    assert printed == report(threads)[0]
+    assert f"OMP_NUM_THREADS={value}" in error and error.count("\n") == 0
+    assert report(threads, OMP_NUM_THREADS=value, MINIDECODE_THREADS="3") == ("3", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MINIDECODE_BACKEND", "cuda"), ("MINIDECODE_ISA", "avx3"), ("MINIDECODE_THREADS", "none")],
+)
+def test_info_says_which_variable_cannot_be_followed(name, value):
+    code = "import sys; from minidecode.cli import main; sys.exit(print(main(['info'])))"
+    printed, error = report(code, **{name: value})
+    assert printed == "1"
+    assert error.startswith(f"minidecode: {name}: got '{value}'") and error.count("\n") == 0
 
 
 @pytest.mark.parametrize("value", ["avx1024", "AVX2"])
@@ -148,6 +169,17 @@ def test_an_instruction_set_of_another_processor_is_refused_where_a_kernel_is_us
         assert error.count("MINIDECODE_ISA") == 1
         assert f"got '{value}', which this processor has not; " in error.splitlines()[-1]
     assert report("import minidecode", MINIDECODE_ISA=value) == ("", "")
+
+
+def test_both_kernels_can_be_imported_whichever_is_in_use():
+    """A module becomes a name in its package: it must not take the place of another one."""
+    if not list(Path(kernels.__file__).parent.glob("_native*")):
+        pytest.skip("the compiled kernels are not built")
+    both = "from minidecode.kernels import native, reference; "
+    for env in ({}, {"MINIDECODE_BACKEND": "numpy"}):
+        assert report(both + WHICH, **env) == report(WHICH, **env)
+        printed, error = report(both + WHICH + "; k.set_num_threads(1)", **env)
+        assert printed and error == ""
 
 
 def test_an_empty_instruction_set_is_none_asked_for():

@@ -12,8 +12,8 @@ FILES = sorted(p for p in PACKAGE.rglob("*.py") if "weights" not in p.parts)
 
 PUBLIC = """
     BackendError CheckpointError ContextError Dice GumbelDice InputError LogitsError MinidecodeError
-    ModelDraft PromptLookupDraft Result Round Step TableModel TokenizerError Warp beam_search
-    contrastive exact generate generate_many greedy load sample speculative
+    ModelDraft PromptLookupDraft Result Round Score Step TableModel TokenizerError Warp beam_search
+    contrastive exact generate generate_many greedy load sample score speculative
     speculative_contrastive speculative_many traced verify
 """.split()  # noqa: SIM905
 

@@ -22,6 +22,7 @@ def make_parser():
         inflate,
         info,
         plot,
+        score,
         trace,
         verify,
     )
@@ -29,7 +30,7 @@ def make_parser():
 
     parser = Parser(prog="minidecode", description="Text from GPT-2, by every way of decoding it.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (generate, trace, compare, verify, plot, inflate, convert, info):
+    for command in (generate, score, trace, compare, verify, plot, inflate, convert, info):
         command.add(subparsers)
     kinds = bench.add(subparsers)
     bench_speculative.add(kinds)

@@ -1,9 +1,11 @@
 """`minidecode generate`: a text, shown while it is written."""
 
 import json
+import math
 import sys
 
 from ..decoding.stream import text_of
+from ..errors import InputError
 from ..generation import generate
 from .options import (
     add_decoding,
@@ -11,9 +13,10 @@ from .options import (
     drawing_options,
     limit_options,
     model_options,
+    prompt_of,
     stop_strings,
 )
-from .shared import load, print_table, read_prompt, visible
+from .shared import given, load, print_table, read_prompt, visible
 
 SEPARATOR = "-" * 20  # between several hypotheses
 
@@ -28,25 +31,34 @@ def add(subparsers):
     add_decoding(parser, max_new_tokens=200)
     parser.add_argument("--echo", action="store_true", help="show the prompt before the text")
     parser.add_argument("--json", action="store_true", help="one object with ids, text, statistics")
+    parser.add_argument(
+        "--logprobs",
+        type=int,
+        metavar="N",
+        help="with --json: the log-probability of each token, and the N likeliest alternatives",
+    )
     parser.add_argument("--stats", action="store_true", help="statistics on standard error")
 
 
 def run(args):
     check_dependants(args)
-    options = drawing_options(args)
+    if args.logprobs is not None and not args.json:
+        raise InputError("--logprobs has no effect without --json")
+    options = drawing_options(args) | given(args, ["logprobs"])
     prompt = read_prompt(args)
-    model, tokenizer = load(args.model, args.dtype)
+    model, tokenizer = load(args.model, args.dtype, args.ids)
     options |= model_options(args) | limit_options(args, tokenizer)
     chance = options.get("chance")
+    given_prompt = prompt_of(args, prompt, tokenizer)
     if args.json:
-        result = generate(model, prompt, **options)
+        result = generate(model, given_prompt, **options)
         print(json.dumps(as_json(args, prompt, tokenizer, result, chance)))
     else:
         if chance is not None and args.seed is None:
             print(f"seed: {chance.seed}", file=sys.stderr)
         if args.echo:
             show(prompt)
-        result = generate(model, prompt, on_text=show, **options)
+        result = generate(model, given_prompt, on_text=show, **options)
         for other in result.hypotheses[1:]:
             show(f"\n{SEPARATOR}\n{hypothesis_text(other, tokenizer, stop_strings(args))}")
         if sys.stdout.isatty():
@@ -64,13 +76,15 @@ def show(text):
 def as_json(args, prompt, tokenizer, result, chance):
     facts = {
         "prompt": prompt,
-        "prompt_ids": tokenizer.encode(prompt),
+        "prompt_ids": tokenizer.encode(prompt, special=not args.literal),
         "ids": result.tokens,
         "text": result.text,
         "finish_reason": result.finish_reason,
         "seed": getattr(chance, "seed", None),
         "stats": result.stats,
     }
+    if result.logprobs:
+        facts["logprobs"] = [logprobs_as_json(each, tokenizer) for each in result.logprobs]
     if result.hypotheses:
         facts["hypotheses"] = [
             {
@@ -82,6 +96,22 @@ def as_json(args, prompt, tokenizer, result, chance):
             for each in result.hypotheses
         ]
     return facts
+
+
+def logprobs_as_json(found, tokenizer):
+    """JSON has no infinity: null stands for what is impossible."""
+
+    def alternatives(top):
+        return [{"id": i, "text": tokenizer.decode([i]), "logprob": value} for i, value in top]
+
+    return {
+        "id": found.token,
+        "text": tokenizer.decode([found.token]),
+        "logprob": None if found.logprob == -math.inf else found.logprob,
+        "warped": None if found.warped == -math.inf else found.warped,
+        "top": alternatives(found.top),
+        "warped_top": alternatives(found.warped_top),
+    }
 
 
 def hypothesis_text(hypothesis, tokenizer, stop):

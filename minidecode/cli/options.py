@@ -64,7 +64,20 @@ def add_decoding(parser, max_new_tokens):
         action="store_true",
         help="in the prompt and in --stop, \\n \\t \\\\ \\x41 \\u00e9 are what they stand for",
     )
+    parser.add_argument(
+        "--eos",
+        action="append",
+        default=[],
+        metavar="ID|TOKEN",
+        help="end after this token, and no longer after the model's own; repeatable",
+    )
     parser.add_argument("--ignore-eos", action="store_true", help="write on past an end token")
+    parser.add_argument(
+        "--literal", action="store_true", help="names of special tokens in the prompt are text"
+    )
+    parser.add_argument(
+        "--ids", action="store_true", help="read and write token ids; needs no tokenizer"
+    )
 
 
 def add_draft(parser):
@@ -117,12 +130,13 @@ def add_beams(parser):
 
 def check_dependants(args):
     """Refuse options of a decoder that was not chosen; needs nothing loaded."""
-    if (
-        args.draft_dtype is not None
-        and args.amateur is None
-        and args.draft in (None, PROMPT_LOOKUP)
-    ):
+    no_second_model = args.amateur is None and args.draft in (None, PROMPT_LOOKUP)
+    if args.draft_dtype is not None and no_second_model:
         raise InputError("--draft-dtype has no effect without a draft model or an amateur")
+    if args.eos and args.ignore_eos:
+        raise InputError("--eos: cannot be combined with --ignore-eos")
+    if args.literal and args.ids:
+        raise InputError("--literal has no effect with --ids")
     without = missing_need(given(args, vars(args)))
     if without is not None:
         raise InputError("{} has no effect without {}".format(*map(flag, without)))
@@ -165,7 +179,25 @@ def limit_options(args, tokenizer):
         | given(args, ["min_new_tokens"])
         | ({"stop": stop_strings(args)} if args.stop else {})
         | ({"eos": None} if args.ignore_eos else {})
+        | ({"eos": [eos_id(name, tokenizer) for name in args.eos]} if args.eos else {})
     )
+
+
+def eos_id(name, tokenizer):
+    """The id that --eos means: a number, or the one token of that name."""
+    if name.isascii() and name.isdecimal() and len(name) <= 18:
+        return int(name)
+    found = tokenizer.token_id(name)
+    if found is None:
+        raise InputError(f"--eos: got {name!r:.50}, an id or the name of one token was wanted")
+    return found
+
+
+def prompt_of(args, text, tokenizer):
+    """The prompt as `generate` takes it: text, or with --literal and --ids the ids."""
+    if not (args.literal or args.ids):
+        return text
+    return tokenizer.encode(text, special=not args.literal)
 
 
 def stop_strings(args):
@@ -179,7 +211,11 @@ def draft_options(args, amateur=None):
     if args.draft == PROMPT_LOOKUP:
         draft = PromptLookupDraft()
     else:
-        draft = amateur if args.draft == args.amateur else load(args.draft, args.draft_dtype)[0]
+        draft = (
+            amateur
+            if args.draft == args.amateur
+            else load(args.draft, args.draft_dtype, args.ids)[0]
+        )
     return {"draft": draft, **given(args, NEEDS["draft"])}
 
 
@@ -187,7 +223,10 @@ def contrast_options(args):
     """The arguments of `generate` for contrastive decoding; loads the amateur."""
     if args.amateur is None:
         return {}
-    return {"amateur": load(args.amateur, args.draft_dtype)[0], **given(args, NEEDS["amateur"])}
+    return {
+        "amateur": load(args.amateur, args.draft_dtype, args.ids)[0],
+        **given(args, NEEDS["amateur"]),
+    }
 
 
 def beam_options(args):

@@ -1,6 +1,7 @@
 """What several commands need: options of the sampled distribution, prompts, progress bars."""
 
 import contextlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from ..decoding.warp import OPTIONS
 from ..errors import InputError
 from ..kernels import DTYPES
 from ..models import loading
+from ..models.ids import IdTokenizer
 
 DEFAULT_MODEL, DEFAULT_DRAFT = loading.EMBEDDED
 
@@ -185,9 +187,10 @@ def _try_to_write(target):
             target.unlink()
 
 
-def load(name, dtype=None):
+def load(name, dtype=None, ids=False):
     """`minidecode.load` with a progress bar; on the way through layers too, for long prompts."""
-    model, tokenizer = loading.load(name, dtype=dtype, progress=progress_bar())
+    tokenizer = IdTokenizer() if ids else loading.OWN
+    model, tokenizer = loading.load(name, dtype=dtype, tokenizer=tokenizer, progress=progress_bar())
     bar = progress_bar()
     if bar is not None:
         model.watch = lambda blocks: bar(blocks, desc="reading the prompt", unit=" layers")
@@ -224,6 +227,17 @@ def processes(jobs):
 
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as executor:
         yield executor
+
+
+def wants_colour(wish):
+    """Whether to colour standard output: wish is auto, always or never."""
+    if wish != "auto":
+        return wish == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def print_table(rows, file=None):

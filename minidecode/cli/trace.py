@@ -15,8 +15,9 @@ from .options import (
     drawing_options,
     limit_options,
     model_options,
+    prompt_of,
 )
-from .shared import check_place, given, load, read_prompt
+from .shared import check_place, given, load, read_prompt, wants_colour
 
 LEGEND = """\
 With a draft there is one line per round: its number, drafts accepted and drafted, then the tokens.
@@ -52,7 +53,7 @@ def run(args):
     if args.html not in (None, "-"):
         check_place("--html", args.html)
     prompt = read_prompt(args)
-    model, tokenizer = load(args.model, args.dtype)
+    model, tokenizer = load(args.model, args.dtype, args.ids)
     from ..models.labels import Spelling
     from ..trace.page import page, summary
     from ..trace.tracing import recording_of, steps_of
@@ -62,7 +63,7 @@ def run(args):
     settings = settings_shown(args, choice)
     style = {"colour": wants_colour(args.color), "explain": args.explain, "width": width()}
     spelling = Spelling(tokenizer, model.eos)
-    steps = steps_of(choice, prompt)
+    steps = steps_of(choice, prompt_of(args, prompt, tokenizer))
     recording = recording_of(choice, prompt, settings)
     if args.seed is None and "seed" in settings:
         print(f"seed: {settings['seed']}", file=sys.stderr)
@@ -91,16 +92,6 @@ def settings_shown(args, choice):
     from ..trace.tracing import warp_and_seed
 
     return shown | warp_and_seed(choice)
-
-
-def wants_colour(wish):
-    if wish != "auto":
-        return wish == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def width():

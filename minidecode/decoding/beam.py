@@ -13,7 +13,7 @@ the greedy text.
 
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..checks import real, shown, whole
 from ..errors import InputError
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .contrastive import Contrast, both
+from .logprobs import TokenLogprobs, rescored
 from .run import FROM_MODEL, Run
 from .settings import BAN, PENALTY
 from .stream import TextStream
@@ -36,12 +37,14 @@ class Hypothesis:
     logprobs       the log-probability of each token, after the repetition penalty; in a contrastive
                    search its contrastive score
     finish_reason  eos, stop, length, context or blocked (see `Run`)
+    token_logprobs  one `TokenLogprobs` per token where they were asked for, else ()
     """
 
     tokens: list[int]
     score: float
     logprobs: list[float]
     finish_reason: str
+    token_logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ def beam_search(
     tokenizer: Tokenizer | None = None,
     amateur: Model | None = None,
     contrast: Contrast | None = None,
+    logprobs: int | None = None,
     trace: list[list[Branch]] | None = None,
 ) -> list[Hypothesis]:
     """The `num_return_sequences` best hypotheses, best first; fewer where fewer exist.
@@ -119,11 +123,14 @@ def beam_search(
     themselves. Log-probabilities are those after the penalties; bans leave those of others as they
     are.
     With an `amateur` the scores of `contrast` (a `contrastive.Contrast`) replace log-probabilities.
-    trace: a list that receives the `Branch`es of every step, best first.
+    logprobs: how many alternatives to tell in the `TokenLogprobs` of each hypothesis, for one more
+    pass over it. trace: a list that receives the `Branch`es of every step, best first.
     Ties fall to the hypothesis finished first, the better parent, the lower id.
     Errors: `InputError`; `ContextError`; `LogitsError`, naming the step.
     """
     _check(num_beams, num_return_sequences, length_penalty, early_stopping)
+    if logprobs is not None:
+        whole("logprobs", logprobs, 0)
     warp = unshaped(
         "beam search",
         warp,
@@ -164,7 +171,18 @@ def beam_search(
         shortest = length if warp != Warp() else length + 1  # one may yet be blocked as it is
         if contrast is None and finished.out_of_reach(beams[0].total, shortest, run.limit):
             break
-    return finished.best[:num_return_sequences]
+    best = finished.best[:num_return_sequences]
+    if logprobs is None:
+        return best
+
+    def distribution(*rows_and_history):
+        *rows, history = rows_and_history
+        return np.exp(_token_scores(rows, history, penalties, bans, contrast))
+
+    return [
+        replace(h, token_logprobs=rescored(models, run.prompt, h.tokens, distribution, logprobs))
+        for h in best
+    ]
 
 
 def _advance(models, beams, pending):

@@ -21,6 +21,7 @@ import numpy as np
 from ..checks import check_model, check_same_vocabulary, real
 from .chance import as_chance
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .logprobs import noted
 from .run import FROM_MODEL, Run
 from .sampling import draw_tokens
 from .settings import CUT, FILTER
@@ -99,6 +100,7 @@ def contrastive(
     amateur_temperature: float = 1.0,
     warp: Warp | None = None,
     chance: Chance | None = None,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
@@ -126,7 +128,7 @@ def contrastive(
     def distribution(expert_logits, amateur_logits, history):
         return contrast.probs(expert_logits, amateur_logits, warp, history)
 
-    return draw_tokens(run, [expert, amateur], distribution, as_chance(chance))
+    return draw_tokens(run, [expert, amateur], noted(distribution, logprobs), as_chance(chance))
 
 
 def both(expert, amateur):

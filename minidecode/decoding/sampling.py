@@ -10,6 +10,7 @@ import numpy as np
 
 from .chance import as_chance
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from .logprobs import noted, records_of
 from .mirostat import Mirostat, as_mirostat
 from .run import FROM_MODEL, Run
 from .step import Step
@@ -23,6 +24,7 @@ def sample(
     warp: Warp | None = None,
     chance: Chance | None = None,
     mirostat: float | Mirostat | None = None,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
@@ -32,8 +34,9 @@ def sample(
     """Yield one `Step` per token.
 
     prompt: ids, or text with `tokenizer`. warp: the settings; plain sampling unless given. chance:
-    a `Dice` or `GumbelDice`, fresh unless given. mirostat: the surprise to keep to, in bits. The
-    other arguments: as in `Run`.
+    a `Dice` or `GumbelDice`, fresh unless given. mirostat: the surprise to keep to, in bits.
+    logprobs: with how many alternatives each step holds its `TokenLogprobs`. The other arguments:
+    as in `Run`.
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError`.
     """
     run = Run(
@@ -45,7 +48,7 @@ def sample(
         stop=stop,
         tokenizer=tokenizer,
     )
-    distribution = as_mirostat(mirostat, run.warped(warp))
+    distribution = noted(as_mirostat(mirostat, run.warped(warp)), logprobs)
     return draw_tokens(run, [model], distribution, as_chance(chance))
 
 
@@ -72,5 +75,6 @@ def draw_token(run, rows, distribution, chance):
     except Blocked:
         run.block()
         return Step((), run.finish_reason)
-    tokens = run.commit([chance.choose(probs, len(run.history))])
-    return Step(tokens, run.finish_reason)
+    start = len(run.history)
+    tokens = run.commit([chance.choose(probs, start)])
+    return Step(tokens, run.finish_reason, records_of(distribution, start, tokens))

@@ -20,46 +20,56 @@ class TextStream:
     """`feed` it each token that is not an end token, then `finish` it; they return the text.
 
     Together the returned pieces are `tokenizer.decode` of all tokens, up to the first stop string.
-    `stop` is one stop string, several or None. Errors: `InputError` for an empty one.
+    `stop` is one stop string, several or None; the name of a special token, which is no text, can
+    be part of one. Errors: `InputError` for an empty one.
     """
 
     def __init__(self, tokenizer, stop=()):
         self._tokenizer = tokenizer
         self._stop = _check_stop(stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._held = ""  # decoded, but a stop string may begin here
+        self._held = ""  # spelt, but a stop string may begin here
+        self._hidden = []  # for each character held: whether it is a special token's, and not shown
         self.stopped = False  # a stop string is complete; nothing is shown any more
 
     def feed(self, token):
         """The text, maybe "", that may be shown now that `token` is known."""
-        return self._release(self._decoder.decode(self._tokenizer.token_bytes(token)))
+        data = self._tokenizer.token_bytes(token)
+        if data or not self._stop or not hasattr(self._tokenizer, "spelt"):
+            return self._release(self._decoder.decode(data))
+        return self._release(self._tokenizer.spelt(token).decode("utf-8", "replace"), hidden=True)
 
     def finish(self):
         """The text still held when no more tokens come; an incomplete character becomes U+FFFD."""
-        text = self._release(self._decoder.decode(b"", final=True)) + self._held
-        self._held = ""
-        return text
+        text = self._release(self._decoder.decode(b"", final=True))
+        return text + self._take(len(self._held))
 
     def fork(self):
         """A stream that goes on from here by itself."""
         other = copy.copy(self)
         other._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         other._decoder.setstate(self._decoder.getstate())
+        other._hidden = list(self._hidden)
         return other
 
-    def _release(self, text):
+    def _release(self, text, hidden=False):
         if self.stopped:
             return ""
-        text = self._held + text
-        found = [(text.find(s) + len(s), text.find(s)) for s in self._stop if s in text]
+        self._held += text
+        self._hidden += [hidden] * len(text)
+        found = [(at + len(s), at) for s in self._stop if (at := self._held.find(s)) >= 0]
         if found:
             self.stopped = True
-            self._held = ""
             _, start = min(found)
-            return text[:start]
-        shown = len(text) - self._length_to_hold(text)
-        self._held = text[shown:]
-        return text[:shown]
+            return self._take(start, rest="")
+        return self._take(len(self._held) - self._length_to_hold(self._held))
+
+    def _take(self, n, rest=None):
+        """The first n characters held, without hidden ones; what is left stays, or is `rest`."""
+        text, hidden = self._held[:n], self._hidden[:n]
+        self._held = self._held[n:] if rest is None else rest
+        self._hidden = self._hidden[n:] if rest is None else []
+        return "".join(c for c, h in zip(text, hidden) if not h) if any(hidden) else text
 
     def _length_to_hold(self, text):
         """The length of the longest end of `text` that some stop string begins with."""

@@ -5,6 +5,7 @@ With small pages, decoding loses speed to the translation of addresses.
 
 import contextlib
 import mmap
+import os
 import threading
 
 import numpy as np
@@ -15,6 +16,15 @@ LINE = 64  # bytes of a cache line
 _HUGE = 1 << 21  # bytes of a huge page
 _BLOCK = 1 << 26
 _lock = threading.Lock()
+
+
+def _renew_lock():
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # a child has no thread that would ever give the lock back
+    os.register_at_fork(after_in_child=_renew_lock)
 _free = np.empty(0, np.uint8)  # what is left of the newest block
 
 

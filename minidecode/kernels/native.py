@@ -4,11 +4,15 @@ from . import _native
 from ._native import (  # noqa: F401
     attention,
     gelu,
+    gelu_erf,
     instruction_set,
     instruction_sets,
     layer_norm,
     num_threads,
+    relu,
+    residual,
     set_num_threads,
+    silu,
     softmax,
     total,
 )

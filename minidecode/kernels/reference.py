@@ -2,8 +2,12 @@
 
 All take float32 or float64, any strides, read-only or not, leave their inputs alone and return new
 arrays of the input's dtype. Another dtype is a TypeError, another shape a ValueError.
-Letters: n rows (new tokens), t tokens before them, h heads, V vocabulary.
+What overflows or underflows on the way is rounded as the processor does it, in silence, whatever
+`np.seterr` says. Letters: n rows (new tokens), t tokens before them, h heads, V vocabulary.
 """
+
+import functools
+import math
 
 import numpy as np
 
@@ -12,24 +16,40 @@ from .packing import GROUP, Whole, unpack
 __all__ = [
     "attention",
     "gelu",
+    "gelu_erf",
     "layer_norm",
     "linear",
+    "relu",
+    "residual",
     "sampling_filter",
+    "silu",
     "softmax",
     "total",
 ]
 
 
+def silent(kernel):
+    """The kernel with NumPy's warnings of floating point switched off."""
+
+    @functools.wraps(kernel)
+    def quiet(*args, **kwargs):
+        with np.errstate(all="ignore"):
+            return kernel(*args, **kwargs)
+
+    return quiet
+
+
+@silent
 def softmax(logits):
     """Probabilities [V] or [n, V]. The maximum is subtracted first, so exp never overflows."""
     logits = floats("logits", logits, ndim=(1, 2))
     check_logits(logits)
-    with np.errstate(over="ignore", under="ignore"):  # far below the maximum is -inf, is 0
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     total = weights.sum(axis=-1, keepdims=True, dtype=np.float64)
     return (weights / total).astype(logits.dtype)
 
 
+@silent
 def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     """Temperature, then top-k, top-p and epsilon: the probabilities [V] or [n, V] that are left.
 
@@ -48,9 +68,8 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     if temperature == 0:
         probs[np.argmax(logits)] = 1
         return probs.astype(logits.dtype)
-    with np.errstate(over="ignore", under="ignore"):  # far below the maximum is -inf, is 0
-        scaled = (logits.astype(np.float64) - np.float64(logits.max())) / temperature
-        weights = np.exp(scaled)
+    scaled = (logits.astype(np.float64) - np.float64(logits.max())) / temperature
+    weights = np.exp(scaled)
     order = np.argsort(-scaled, kind="stable")  # likeliest first, ties to the lower id
     kept = order[:top_k] if top_k else order
     if top_p < 1:
@@ -64,6 +83,7 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     return probs.astype(logits.dtype)
 
 
+@silent
 def attention(q, pages, layer, start, scale):
     """Causal attention of n new queries over a KV cache that holds their own keys and values too.
 
@@ -83,6 +103,7 @@ def attention(q, pages, layer, start, scale):
     return np.ascontiguousarray(out.swapaxes(0, 1).astype(q.dtype))
 
 
+@silent
 def linear(x, weight, bias=None):
     """x [n, n_in] @ weight (`pack` of [n_in, n_out]) + bias [n_out], as [n, n_out].
 
@@ -132,6 +153,7 @@ def round_in_groups(x):
     return np.rint(whole), scales.astype(np.float32)
 
 
+@silent
 def layer_norm(x, weight, bias, epsilon):
     """Each row of x [n, d] to mean 0 and variance 1, times weight [d] plus bias [d]."""
     x = floats("x", x, ndim=(2,))
@@ -144,6 +166,7 @@ def layer_norm(x, weight, bias, epsilon):
     return centred / np.sqrt(variance + x.dtype.type(epsilon)) * weight + bias
 
 
+@silent
 def gelu(x):
     """The tanh form that GPT-2 was trained with, elementwise (Hendrycks and Gimpel 2016)."""
     x = floats("x", x)
@@ -151,6 +174,53 @@ def gelu(x):
     return x * (np.tanh(c * (x + x.dtype.type(0.044715) * x * x * x)) + 1) / 2
 
 
+@silent
+def gelu_erf(x):
+    """The form without an approximation, elementwise: x P(N < x) = x erfc(-x / sqrt 2) / 2."""
+    x = floats("x", x)
+    erfc = np.vectorize(math.erfc, otypes=[np.float64])
+    wide = x.astype(np.float64)
+    return (wide * erfc(-wide / math.sqrt(2)) / 2).astype(x.dtype)
+
+
+@silent
+def relu(x):
+    """max(0, x) elementwise; NaN stays NaN."""
+    x = floats("x", x)
+    return np.where(x < 0, x.dtype.type(0), x)
+
+
+@silent
+def silu(x):
+    """x / (1 + exp(-x)) elementwise, with an exponential that cannot overflow."""
+    x = floats("x", x)
+    wide = x.astype(np.float64)
+    e = np.exp(-np.abs(wide))
+    return (np.where(wide < 0, wide * e, wide) / (1 + e)).astype(x.dtype)
+
+
+@silent
+def residual(p, q, scale=1.0):
+    """max(0, scale p - q) [V] in float64, and the sum of it: (left, mass).
+
+    p, q [V]. Each product and each difference is rounded, and the sum has one order: number i goes
+    to the sum i % 16, and then the second half of the 16 sums is added to the first, four times.
+    So these are the same bits on every machine.
+    """
+    p, q = floats("p", p, ndim=(1,)), floats("q", q)
+    check_rows(p, q)
+    left = np.multiply(p, scale, dtype=np.float64)
+    left -= q
+    left = np.where(left < 0, 0.0, left)
+    padded = np.zeros((1 + -(-len(left) // 16), 16))
+    padded.reshape(-1)[16 : 16 + len(left)] = left
+    sums = np.cumsum(padded, axis=0)[-1]  # in order
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    return left, float(sums[0])
+
+
+@silent
 def total(x):
     """The sum of all elements, a float. It does little but read, so it times the memory."""
     return float(floats("x", x).sum(dtype=np.float64))
@@ -178,6 +248,13 @@ def check_logits(logits):
             raise ValueError(f"logits: {row[bad[0]]} at id {bad[0]}, finite or -inf was wanted")
         if len(row) == 0 or row.max() == -np.inf:
             raise ValueError("logits: all are -inf, at least one finite was wanted")
+
+
+def check_rows(p, q):
+    if q.dtype != p.dtype:
+        raise TypeError(f"q: got dtype {q.dtype}, {p.dtype} as in the first argument was wanted")
+    if q.shape != p.shape:
+        raise ValueError(f"q: got shape {q.shape}, [{len(p)}] was wanted")
 
 
 def check_settings(temperature, top_k, top_p, epsilon):

@@ -37,7 +37,7 @@ def load(
                these the first that fits
     dtype      how the matrices are stored: float32, float16, bfloat16, int8 or int4. None is
                float32, or what `convert` wrote
-    tokenizer  another one than the directory's; None for ids in and ids out, where there is none
+    tokenizer  another one than the directory's; None or an `IdTokenizer` for ids in and ids out
     progress   tqdm or a class like it, shows what is fetched and read; None shows nothing
 
     Errors: `CheckpointError` and `TokenizerError` say what is wrong and where, `InputError` for a
@@ -49,7 +49,8 @@ def load(
     config = Config.read(directory)
     if isinstance(tokenizer, str):
         tokenizer = Tokenizer.read(directory)
-    unknown = () if tokenizer is None else tokenizer.unknown_ids(config.vocab_size)
+    own = tokenizer if isinstance(tokenizer, Tokenizer) else None
+    unknown = own.unknown_ids(config.vocab_size) if own else ()
     if (directory / PACKED).exists():
         weights = PackedFile(directory, config)
         if dtype not in (None, weights.dtype):
@@ -59,7 +60,7 @@ def load(
         model = GPT2(config, weights, unknown)
     else:
         model = _read(directory, config, unknown, dtype or "float32", progress)
-    model.tokenizer = tokenizer  # so that two models can be told apart that speak differently
+    model.tokenizer = own  # so that two models can be told apart that speak differently
     return model, tokenizer
 
 

@@ -144,7 +144,7 @@ def filters(model, tokenizer, contexts=CONTEXTS, settings=EXAMPLES):
             left.append(
                 {
                     "setting": name,
-                    "value": value,
+                    "value": value if isinstance(value, int | float) else _written(value),
                     "probabilities": probs[shown].tolist(),
                     "kept": int(np.count_nonzero(probs)),
                     "mass": float(own[probs > 0].sum()),
@@ -160,6 +160,12 @@ def filters(model, tokenizer, contexts=CONTEXTS, settings=EXAMPLES):
             }
         )
     return {"vocabulary": model.vocab_size, "contexts": found}
+
+
+def _written(value):
+    """Several values as the command line writes them: 7, 9 or 7=1.5, 9=-inf or words."""
+    parts = [value] if isinstance(value, str) else value
+    return ", ".join("=".join(map(str, p)) if isinstance(p, tuple) else str(p) for p in parts)
 
 
 def acceptance(

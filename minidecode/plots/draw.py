@@ -143,7 +143,8 @@ def filters(figure, data):
             ax.bar(x, left["probabilities"], 0.8, color=SKY, edgecolor=BLUE, label="left")
             ax.bar(x, cut, 0.8, color="white", edgecolor=VERMILLION, hatch="////", label="cut")
             ax.plot(x, kept, color=BLACK, ls="", marker="_", ms=11, mew=1.6, label="before")
-            setting = f"{left['setting'].replace('_', '-')} {_shown(left['value'])}"
+            value = left["value"] if isinstance(left["value"], str) else f"{left['value']:g}"
+            setting = f"{left['setting'].replace('_', '-')} {value}"
             share = f"{left['kept']:,} of {data['vocabulary']:,} tokens, {left['mass']:.1%}"
             note = f"{setting}\n{share} of the probability"
             ax.text(0.98, 0.95, note, transform=ax.transAxes, ha="right", va="top", fontsize=9)
@@ -192,13 +193,6 @@ def _series(items):
     if len(items) > len(SERIES):
         raise InputError(f"plot: got {len(items)} lines, at most {len(SERIES)} were wanted")
     return [(item, *look) for item, look in zip(items, SERIES)]
-
-
-def _shown(value):
-    """The value of a setting: a number, a text, or several."""
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _engines(data):

@@ -19,6 +19,7 @@ import numpy as np
 from ..checks import check_model, check_same_vocabulary, is_whole, shown
 from ..decoding.chance import as_chance, is_coupled
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from ..decoding.logprobs import noted, records_of
 from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Blocked, Warp
 from ..errors import InputError, LogitsError
@@ -43,6 +44,7 @@ def speculative(
     verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
@@ -60,13 +62,16 @@ def speculative(
                       own with the arguments of `verify.verify`. GumbelDice has a rule of its own
     distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
+    logprobs          how many alternatives to tell in each round's `TokenLogprobs`
     and max_new_tokens, min_new_tokens, eos, stop, tokenizer as in `run.Run`.
 
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError` at the step at
     which plain sampling would raise it; `InputError` for a draft or rule that breaks its contract.
     """
     limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer)
-    settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
+    settings = Settings(
+        warp, num_draft_tokens, schedule, verify, distribution, clock, logprobs, limits
+    )
     return _rounds(target, Speculation(target, draft, prompt, chance, settings))
 
 
@@ -90,6 +95,7 @@ def speculative_many(
     verify: str | Rule | None = None,
     distribution: Callable | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    logprobs: int | None = None,
     max_new_tokens: int | None = None,
     min_new_tokens: int = 0,
     eos: EndIds = FROM_MODEL,
@@ -107,7 +113,9 @@ def speculative_many(
     if hasattr(schedule, "next"):
         _check_own("schedule", [schedule for _ in prompts])
     limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer)
-    settings = Settings(warp, num_draft_tokens, schedule, verify, distribution, clock, limits)
+    settings = Settings(
+        warp, num_draft_tokens, schedule, verify, distribution, clock, logprobs, limits
+    )
     running = {
         i: Speculation(target, draft, prompt, chance, settings)
         for i, (draft, prompt, chance) in enumerate(zip(drafts, prompts, chances, strict=True))
@@ -171,6 +179,7 @@ class Settings:
     verify: str | Rule | None
     distribution: Callable | None
     clock: Callable[[], float]
+    logprobs: int | None
     limits: Limits
 
 
@@ -223,7 +232,7 @@ class Speculation:
         self.vocab_size = target.vocab_size
         self.warp = self.run.warped(settings.warp)
         self.chance = as_chance(chance)
-        self.distribution = settings.distribution or self.warp
+        self.distribution = noted(settings.distribution or self.warp, settings.logprobs)
         self.rule = choose_rule(settings.verify, self.chance)
         self.schedule = make_schedule(settings.schedule, settings.num_draft_tokens)
         self.clock = settings.clock
@@ -280,11 +289,13 @@ class Speculation:
 
         seconds: of the target's pass.
         """
+        started = self.clock()
         p, q, error = self._rows(proposal, logits)
         drafted = proposal.drafted[: len(p) - 1]
         answer = self.rule(p, q, drafted, self.chance, len(self.run.history))
         accepted, token = check_answer(answer, p, self.vocab_size)
-        self._teach(proposal, accepted, seconds)
+        self._teach(proposal, accepted, seconds + self.clock() - started)
+        start = len(self.run.history)
         tokens = self._commit(drafted[:accepted], token, error)
         self.cache.truncate(len(self.run.history) - 1)
         self.draft.rollback(len(self.run.history) - 1)
@@ -292,6 +303,7 @@ class Speculation:
         return Round(
             tokens,
             self.run.finish_reason,
+            records_of(self.distribution, start, tokens),
             drafted=tuple(proposal.drafted if whole else drafted[: len(tokens)]),
             accepted=min(accepted, len(tokens)),
             next_token=tokens[-1] if whole else None,

@@ -88,6 +88,12 @@ def test_presence_is_subtracted_once_and_frequency_each_time():
     assert penalised([], presence_penalty=1, frequency_penalty=1) == [2, -2, 1, 0]
 
 
+@pytest.mark.parametrize("name", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
+def test_ids_seen_that_a_smaller_vocabulary_lacks_are_passed_over(name):
+    with_them = penalised([0, 9, 9, 4], **{name: 1.5})
+    assert with_them == penalised([0], **{name: 1.5}) != [2, -2, 1, 0]
+
+
 def test_a_bias_is_added_and_minus_infinity_bans():
     assert penalised([], logit_bias={1: 5, 3: -math.inf}) == [2, 3, 1, -math.inf]
     assert penalised([], logit_bias=[(2, 0.5)]) == [2, -2, 1.5, 0]
@@ -236,6 +242,17 @@ def test_no_setting_hides_broken_logits(name, bad):
         logits[place] = bad
         with pytest.raises(LogitsError, match=f"^step 3 .* {bad} at id {place}"):
             Warp(**{name: ROWS[name].example})(logits, [1, 2, 1])
+
+
+def test_no_bias_hides_an_infinite_logit():
+    with pytest.raises(LogitsError, match="inf at id 1, finite or -inf"):
+        Warp(logit_bias={1: -math.inf})(np.array([0, math.inf]), [])
+
+
+@pytest.mark.parametrize("name", sorted(ROWS.keys() - {"processors"}))
+def test_logits_that_are_all_minus_infinity_are_refused_and_not_blocked(name):
+    with pytest.raises(LogitsError, match=r"^step 3 .* all are -inf"):
+        Warp(**{name: ROWS[name].example})(np.full(8, -np.inf), [1, 2, 1])
 
 
 # Against transformers

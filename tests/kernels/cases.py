@@ -121,17 +121,20 @@ def large_calls():
     yield "linear", (numbers(29, 300).astype(float), pack(numbers(300, 1001).astype(float)))
     yield "attention", (numbers(65, 3, 40), [numbers(1, 2, 3, 100, 40)], 0, 30, 0.1)
     yield "layer_norm", (numbers(300, 768), numbers(768), numbers(768), 1e-5)
-    yield "gelu", (numbers(3, 33_333),)
+    for name in ("gelu", "gelu_erf", "relu", "silu"):
+        yield name, (numbers(3, 33_333),)
+    yield "residual", (np.abs(numbers(50_257)), np.abs(numbers(50_257)), 0.7)
     yield "total", (numbers(3, 300_000),)
 
 
 def digests(kernels):
     """A line for each call: its name and a digest of its result."""
-    results = [(name, getattr(kernels, name)(*arguments)) for name, arguments in large_calls()]
-    return [
-        f"{name} {hashlib.sha256(np.asarray(result).tobytes()).hexdigest()}"
-        for name, result in results
-    ]
+    return [f"{name} {digest(getattr(kernels, name)(*rest))}" for name, rest in large_calls()]
+
+
+def digest(result):
+    parts = result if isinstance(result, tuple) else (result,)
+    return hashlib.sha256(b"".join(np.asarray(part).tobytes() for part in parts)).hexdigest()
 
 
 def whole_digests(kernels):

@@ -1,11 +1,22 @@
-"""GELU against its formula and far out."""
+"""The activations against their formulas and far out."""
 
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given
-from kernels.cases import FLOATS, both, compiled, native, no_warnings, rows_of_numbers, search
+from kernels.cases import (
+    FLOATS,
+    both,
+    compiled,
+    native,
+    no_warnings,
+    reference,
+    rows_of_numbers,
+    search,
+)
+
+from minidecode.kernels import ACTIVATIONS
 
 pytestmark = no_warnings
 
@@ -44,3 +55,57 @@ def test_gelu_far_out_is_x_or_0(kernels, dtype, big):
 @pytest.mark.parametrize(("dtype", "big"), [(np.float32, 3e38), (np.float64, 1e308)])
 def test_gelu_of_the_most_negative_numbers_is_0(dtype, big):
     assert native.gelu(np.array([-big], dtype))[0] == 0
+
+
+def erf_form(x):
+    return x * math.erfc(-x / math.sqrt(2)) / 2
+
+
+def sigmoid_form(x):
+    e = math.exp(-abs(x))
+    return (x * e if x < 0 else x) / (1 + e)
+
+
+FORMS = {"gelu_erf": erf_form, "silu": sigmoid_form, "relu": lambda x: max(x, 0.0)}
+
+
+@both
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", FORMS)
+def test_other_activations_are_their_formulas_to_the_last_places(kernels, name, dtype):
+    rng = np.random.default_rng(0)
+    x = np.concatenate([scale * rng.standard_normal(400) for scale in (1e-4, 1, 4, 12)])
+    x = np.append(x, [0.0, 1e-40, -1e-40, 37, -37, 103, -103]).astype(dtype)
+    right = np.array([FORMS[name](float(value)) for value in x])
+    out = getattr(kernels, name)(x)
+    if dtype == np.float32:  # inside all is float64
+        np.testing.assert_array_max_ulp(out, right.astype(dtype), 1)
+    else:  # erfc magnifies the rounding of its argument
+        np.testing.assert_allclose(out, right, rtol=1e-12 if name == "gelu_erf" else 2e-15)
+
+
+@both
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["gelu", *FORMS])
+def test_activations_pass_on_nan_and_have_their_limits(kernels, name, dtype):
+    big = np.finfo(dtype).max / 4
+    with np.errstate(all="raise"):
+        out = getattr(kernels, name)(np.array([np.nan, np.inf, -big], dtype))
+    assert np.isnan(out[0]) and out[1] == np.inf and out[2] == 0
+
+
+@compiled
+@pytest.mark.parametrize("name", ["gelu", *FORMS])
+def test_activations_of_minus_infinity_are_the_same_on_both(name):
+    x = np.array([-np.inf])
+    assert np.array_equal(getattr(native, name)(x), getattr(reference, name)(x), equal_nan=True)
+
+
+def test_activations_have_the_names_of_config_json():
+    x = np.array([-1.0, 1.0])
+    for name in ("gelu_new", "gelu_fast", "gelu_pytorch_tanh"):
+        assert ACTIVATIONS[name](x) == pytest.approx([-0.158808, 0.841192], abs=1e-6)
+    assert ACTIVATIONS["gelu"](x) == pytest.approx([-0.158655, 0.841345], abs=1e-6)
+    assert ACTIVATIONS["relu"](x).tolist() == [0, 1]
+    assert ACTIVATIONS["silu"](x) == pytest.approx([-0.268941, 0.731059], abs=1e-6)
+    assert ACTIVATIONS["swish"] is ACTIVATIONS["silu"]

@@ -26,10 +26,18 @@ def calls():
         yield "linear", (x, w, np.zeros(5, odd))
         yield "layer_norm", (x.astype(odd), v, v, 1e-5)
         yield "layer_norm", (x, v.astype(odd), v, 1e-5)
-        yield "gelu", (x.astype(odd),)
+        for name in ("gelu", "gelu_erf", "relu", "silu"):
+            yield name, (x.astype(odd),)
+        yield "residual", (v.astype(odd), v)
+        yield "residual", (v, v.astype(odd))
         yield "total", (x.astype(odd),)
         yield "attention", (q.astype(odd), [page], 0, 0, 1.0)
         yield "attention", (q, [page.astype(odd)], 0, 0, 1.0)
+    yield "residual", (v.astype(single), v)
+    yield "residual", (v, v.astype(single))
+    for shape in ((), (3,), (5,), (1, 4), (4, 1)):
+        yield "residual", (v, np.zeros(shape))
+        yield "residual", (np.zeros(shape), v)
     yield "linear", (x.astype(single), w)
     yield "linear", (x, w, np.zeros(5, single))
     yield "layer_norm", (x, v.astype(single), v, 1e-5)
@@ -61,7 +69,7 @@ def calls():
 
 
 @both
-@pytest.mark.parametrize("name", ["attention", "gelu", "layer_norm", "linear", "softmax", "total"])
+@pytest.mark.parametrize("name", sorted({*reference.__all__} - {"sampling_filter"}))
 def test_wrong_arguments_are_refused(kernels, name):
     for kernel, arguments in calls():
         if kernel == name:
@@ -127,9 +135,39 @@ def test_twins_have_one_signature(name):
             "bias": np.zeros(2),
             "epsilon": 1e-5,
         },
-        "gelu": {"x": np.zeros(2)},
+        **{name: {"x": np.zeros(2)} for name in ("gelu", "gelu_erf", "relu", "silu")},
+        "residual": {"p": np.zeros(2), "q": np.zeros(2), "scale": 0.5},
         "total": {"x": np.zeros(2)},
     }[name]
     assert arguments.keys() <= inspect.signature(getattr(reference, name)).parameters.keys()
     for kernels in (reference, native):
         getattr(kernels, name)(**arguments)
+
+
+EXTREMES = [0.0, -0.0, 1e-40, -1e-40, 1e-30, -90.0, 90.0, -3e38, 3e38]
+
+
+@both
+def test_no_kernel_raises_what_numpy_was_told_to_raise(kernels):
+    """`np.seterr(all="raise")` is for the caller's own sums: here it changes no result."""
+    x = np.array([EXTREMES, EXTREMES[::-1]], np.float32)
+    q, page = x.reshape(2, 1, 9), np.full((1, 2, 1, 4, 9), 1e25, np.float32)
+    page[..., ::2] = 1e-30
+
+    def results():
+        ones = np.ones(9, np.float32)
+        yield kernels.softmax(x)
+        yield kernels.sampling_filter(x, 1e-3, 0, 0.9, 0.1)
+        yield kernels.layer_norm(x, ones, ones, 1e-5)
+        yield kernels.attention(q, [page], 0, 1, 1.0)
+        yield from (
+            kernels.linear(x, pack(np.tile(x.T, 3), dtype)) for dtype in ("float32", "int8")
+        )
+        yield from (getattr(kernels, f)(x) for f in ("gelu", "gelu_erf", "relu", "silu"))
+        yield kernels.residual(x[0], x[1], 1e-300)[0]
+        yield np.array(kernels.total(x))
+
+    quiet = list(results())
+    with np.errstate(all="raise"):
+        aloud = list(results())
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(quiet, aloud, strict=True))

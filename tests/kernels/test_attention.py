@@ -77,6 +77,25 @@ def test_attention_of_a_query_is_the_same_bits_alone(arguments):
         assert np.array_equal(alone[0], together[i])
 
 
+@compiled
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_many_queries_share_pages_and_keep_their_bits(threads):
+    """Full blocks, ragged pages, and more queries than share one read."""
+    rng = np.random.default_rng(5)
+    sizes, start, n = [32, 32, 1, 0, 50, 32, 32, 7, 40], 130, 70
+    pages = [rng.standard_normal((1, 2, 3, size, 72)).astype(np.float32) for size in sizes]
+    q = rng.standard_normal((n, 3, 72)).astype(np.float32)
+    old = native.num_threads()
+    try:
+        native.set_num_threads(threads)
+        together = native.attention(q, pages, 0, start, 0.2)
+    finally:
+        native.set_num_threads(old)
+    for i in range(n):
+        alone = native.attention(q[i : i + 1], pages, 0, start + i, 0.2)
+        assert np.array_equal(alone[0], together[i])
+
+
 @both
 def test_attention_does_not_overflow_the_exponential(kernels):
     q = np.full((1, 1, 2), 100, np.float32)

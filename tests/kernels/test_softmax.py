@@ -86,3 +86,19 @@ def test_twins_refuse_in_the_same_words(x, settings):
         return str(caught.value)
 
     assert words(native) == words(reference)
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("dtype", "least"), [(np.float32, -103.9), (np.float64, -745.1)], ids=["float32", "float64"]
+)
+def test_subnormal_weights_are_kept_on_both(dtype, least):
+    x = np.append(0, np.linspace(least, least / 1.3, 400)).astype(dtype)
+    for ours, theirs in [
+        (native.softmax(x), reference.softmax(x)),
+        (native.sampling_filter(x), reference.sampling_filter(x)),
+    ]:
+        assert (ours > 0).all()
+        np.testing.assert_array_max_ulp(ours, theirs, 3)
+    beyond = np.array([0, 1.01 * least], dtype)
+    assert native.softmax(beyond).tolist() == reference.softmax(beyond).tolist() == [1, 0]

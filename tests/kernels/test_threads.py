@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from minidecode import greedy, kernels
+from minidecode.kernels.processors import usable_processors
 from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
 
@@ -203,7 +204,7 @@ from minidecode import kernels
 
 warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
 kernels.set_num_threads(2)
-x = np.arange(4 * 50_000, dtype=np.float32).reshape(4, -1) / 50_000
+x = np.arange(8 * 50_000, dtype=np.float32).reshape(8, -1) / 50_000
 right = kernels.softmax(x).tobytes()
 stop = threading.Event()
 
@@ -233,6 +234,62 @@ def test_a_fork_while_the_pool_is_at_work_leaves_the_child_able():
         pytest.skip("this system cannot fork")
     done = python(FORK_AMID_WORK)
     assert done.returncode == 0, done.stderr
+
+
+FORK_AMID_PACKING = """
+import os, signal
+import numpy as np
+from minidecode import kernels
+from minidecode.kernels import memory
+
+with memory._lock:  # as another thread holds it while it packs
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        kernels.pack(np.ones((20, 20), np.float32))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+kernels.pack(np.ones((20, 20), np.float32))
+"""
+
+
+def test_a_fork_while_memory_is_handed_out_leaves_the_child_able():
+    if not hasattr(os, "fork"):
+        pytest.skip("this system cannot fork")
+    done = python(FORK_AMID_PACKING)
+    assert done.returncode == 0, done.stderr
+
+
+LEFT_BEHIND = """
+import threading, time
+import numpy as np
+from minidecode import kernels as k
+
+k.set_num_threads({threads})
+x = np.ones((8, 20_000), np.float32)
+q, page, w = np.ones((64, 4, 32)), np.ones((1, 2, 4, 200, 32)), k.pack(np.ones((500, 4000)))
+calls = {{
+    "softmax": (x,), "sampling_filter": (x, 0.9, 40), "attention": (q, [page], 0, 0, 1.0),
+    "linear": (np.ones((8, 500)), w), "layer_norm": (x, x[0], x[0], 1e-5), "gelu": (x[:, ::2],),
+    "gelu_erf": (x,), "relu": (x,), "silu": (x,), "residual": (x[0], x[1]), "total": (x,),
+}}
+assert calls.keys() == set(k.KERNELS)
+
+def work(name, arguments):
+    while True:
+        getattr(k, name)(*arguments)
+
+for item in calls.items():
+    threading.Thread(target=work, args=item, daemon=True).start()
+time.sleep(0.1)
+"""
+
+
+@compiled
+@pytest.mark.parametrize("threads", [1, 2, 2, 2])
+def test_python_ends_quietly_while_daemon_threads_are_in_kernels(threads):
+    done = python(LEFT_BEHIND.format(threads=threads))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 OUT_OF_MEMORY = """
@@ -280,8 +337,7 @@ def test_threads_come_from_the_environment():
 
     assert threads(MINIDECODE_THREADS="3", OMP_NUM_THREADS="2") == "3"
     assert threads(OMP_NUM_THREADS="2,1") == "2"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert threads(MINIDECODE_THREADS="") == str(cores)
+    assert threads(MINIDECODE_THREADS="") == str(usable_processors())
 
 
 @pytest.mark.parametrize("n", [0, -1, True, 1.0, "2", None, 2**31, 10**6])

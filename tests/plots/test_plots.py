@@ -163,6 +163,19 @@ def test_filters_by_hand():
     np.testing.assert_allclose([left["mass"] for left in context["left"]], [1, 0.6, 0.9, 0.9])
 
 
+def test_settings_that_are_no_numbers_are_filtered_and_written_too():
+    """`BIGRAMS` after a: b 0.6, c 0.3, a 0.1; after the bans of b and of c."""
+    settings = {"suppress": [1], "logit_bias": [(1, -math.inf), (0, 1.0)], "bad_words": ["c"]}
+    data = plot_data.filters(BIGRAMS, Letters(), ["a"], settings)
+    suppress, bias, words = (left["probabilities"] for left in data["contexts"][0]["left"])
+    np.testing.assert_allclose(suppress, [0, 0.75, 0.25])
+    np.testing.assert_allclose(bias, np.array([0, 0.3, 0.1 * math.e]) / (0.3 + 0.1 * math.e))
+    np.testing.assert_allclose(words, [6 / 7, 0, 1 / 7])
+    written = [left["value"] for left in data["contexts"][0]["left"]]
+    assert written == ["1", "1=-inf, 0=1.0", "c"]
+    json.dumps(data, allow_nan=False)
+
+
 def constant(row):
     return TableModel([row] * len(row))
 
