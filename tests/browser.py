@@ -102,6 +102,12 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", **size)
 
+    def hold(self, touch):
+        """A phone in the hand, with fingers for a pointer; or a mouse again."""
+        size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": touch}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
+        self.send("Emulation.setTouchEmulationEnabled", enabled=touch)
+
     def prefer(self, scheme):
         """light or dark"""
         features = [{"name": "prefers-color-scheme", "value": scheme}]

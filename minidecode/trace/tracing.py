@@ -4,11 +4,11 @@ import html
 from typing import Any
 
 from .. import generation
-from ..checks import is_whole
 from ..decoding.chance import is_coupled
-from ..decoding.contracts import Model, Prompt, Tokenizer
+from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
+from ..decoding.run import FROM_MODEL
 from ..decoding.warp import SETTINGS, Warp
-from ..generation import Choice, choose
+from ..generation import Choice, check_names, choose
 from ..models.labels import Spelling
 from .beam import trace_beam
 from .contrastive import trace_contrastive, trace_speculative_contrastive
@@ -124,18 +124,64 @@ class TracedText:
         )
 
 
-def traced(model: Model, prompt: Prompt, *, tokenizer: Tokenizer, **options: Any) -> TracedText:
+def traced(
+    model: Model,
+    prompt: Prompt,
+    *,
+    tokenizer: Tokenizer,
+    max_new_tokens: int | None = None,
+    min_new_tokens: int | None = None,
+    eos: EndIds = FROM_MODEL,
+    stop: StopStrings = (),
+    warp: Warp | None = None,
+    chance: Chance | None = None,
+    mirostat: Any = None,
+    draft: Any = None,
+    num_draft_tokens: int | None = None,
+    schedule: Any = None,
+    verify: Any = None,
+    amateur: Model | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+    amateur_temperature: float | None = None,
+    num_beams: int | None = None,
+    length_penalty: float | None = None,
+    early_stopping: bool | str | None = None,
+    num_return_sequences: int | None = None,
+    **settings: Any,
+) -> TracedText:
     """`generate` with a trace: the decoder, its options and its text are those of `generate`.
 
-    prompt: text, or ids. options: as `generate` takes them (draft, amateur, num_beams, warp or its
-    settings, chance, limits), but for on_step and on_text. Errors: as there.
+    prompt: text, or ids. settings: the fields of `Warp` (temperature, top_k, ...), instead of
+    `warp`. Errors: as there.
     """
-    choice = choose(model, options | {"tokenizer": tokenizer})
-    shown = {
-        name: value
-        for name, value in options.items()
-        if name not in SETTINGS and (is_whole(value) or isinstance(value, float | str))
+    given = {
+        "max_new_tokens": max_new_tokens,
+        "min_new_tokens": min_new_tokens,
+        "mirostat": mirostat,
+        "num_draft_tokens": num_draft_tokens,
+        "schedule": schedule,
+        "verify": verify,
+        "alpha": alpha,
+        "beta": beta,
+        "amateur_temperature": amateur_temperature,
+        "num_beams": num_beams,
+        "length_penalty": length_penalty,
+        "early_stopping": early_stopping,
+        "num_return_sequences": num_return_sequences,
     }
+    objects = {
+        "tokenizer": tokenizer,
+        "eos": eos,
+        "stop": stop,
+        "warp": warp,
+        "chance": chance,
+        "draft": draft,
+        "amateur": amateur,
+    }
+    check_names("traced", settings, [*given, *objects])
+    choice = choose(model, given | objects | settings)
+    shown = {name: value for name, value in given.items() if value is not None}
     text = prompt if isinstance(prompt, str) else tokenizer.decode(list(prompt))
     recording = recording_of(choice, text, shown | warp_and_seed(choice))
     steps = steps_of(choice, prompt)

@@ -10,13 +10,14 @@ import pytest
 from browser import Browser, find_chromium
 from builders import toy_tokenizer
 
-from minidecode import Dice, GumbelDice, TableModel, Warp, load
+from minidecode import Dice, GumbelDice, TableModel, Warp, load, traced
 from minidecode.models.tokenizer import Tokenizer
 from minidecode.trace.beam import trace_beam
 from minidecode.trace.contrastive import trace_contrastive, trace_speculative_contrastive
 from minidecode.trace.page import Recording, page
 from minidecode.trace.sampling import trace_sample
 from minidecode.trace.speculative import trace_speculative
+from minidecode.trace.terminal import KINDS
 
 PROMPT = "Once upon a time"
 ONE = ("model", None)
@@ -343,6 +344,254 @@ def test_the_panel_never_covers_the_focused_token(browser, pages, width):
         })()""")
 
 
+# What teaches
+
+
+def texts(browser, selector):
+    return browser.run(f"[...document.querySelectorAll({selector!r})].map((x) => x.textContent)")
+
+
+@pytest.fixture(scope="module")
+def whole_pages(tmp_path_factory):
+    """{name: its address and facts} of pages made with `traced`."""
+    (target, tokenizer), (draft, _) = load("storyteller-6m"), load("storyteller-1m")
+    directory = tmp_path_factory.mktemp("whole")
+    options = {
+        "speculative": {"draft": draft, "chance": Dice(4), "temperature": 0.9, "min_p": 0.02},
+        "block": {"draft": draft, "chance": Dice(4), "verify": "block"},
+        "sampling": {"chance": Dice(4), "typical_p": 0.9, "logit_bias": {5: -1.0}},
+        "greedy": {"temperature": 0},
+        "contrastive": {"amateur": draft, "alpha": 0.2},
+        "both": {"amateur": draft, "draft": draft},
+        "beam": {"num_beams": 3, "num_return_sequences": 3, "length_penalty": 0.5},
+        "contrastive beam": {"num_beams": 2, "amateur": draft},
+    }
+    found = {}
+    for name, one in options.items():
+        made = traced(target, PROMPT, tokenizer=tokenizer, max_new_tokens=20, **one)
+        file, source = directory / f"{name}.html", made.page()
+        file.write_text(source, encoding="utf-8")
+        found[name] = SimpleNamespace(url=file.as_uri(), facts=facts(source))
+    return found
+
+
+WHOLE = ["speculative", "block", "sampling", "greedy", "contrastive", "both", "beam"]
+WHOLE += ["contrastive beam"]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_head_says_what_the_algorithm_does_with_what_settings_and_how_it_went(
+    browser, whole_pages, name
+):
+    browser.open(whole_pages[name].url)
+    [about] = texts(browser, "#about")
+    assert about == whole_pages[name].facts["about"] and about.count(". ") == 1
+    assert ["ended by", "length"] in [
+        [x.removesuffix("length"), "length"] for x in texts(browser, "#totals div")
+    ]
+    shown = texts(browser, "#settings dt")
+    wanted = {"speculative": "min-p", "sampling": "typical-p", "beam": "length penalty"}
+    assert wanted.get(name, shown[0]) in shown
+
+
+def test_a_legend_gives_each_kind_in_words(browser, whole_pages):
+    browser.open(whole_pages["speculative"].url)
+    shown = texts(browser, "#legend li")
+    assert [f"{row.name} {row.words}" for row in KINDS.values()] == shown[:-1]
+    assert "round 3" in shown[-1]
+
+
+def test_rounds_are_marked_where_a_pass_begins_and_counted_in_the_panel(browser, whole_pages):
+    browser.open(whole_pages["speculative"].url)
+    n = len(whole_pages["speculative"].facts["steps"])
+    marks = browser.run("[...document.querySelectorAll('#text .pass')].map(x => x.dataset.number)")
+    assert marks == [str(i + 1) for i in range(n)]
+    browser.run("document.querySelector('#text').lastChild.focus()")
+    assert f"round {n} of {n}," in texts(browser, "#panel h2")[0]
+
+
+def test_rejected_drafts_can_be_hidden_and_are_then_not_reached_by_keys(browser, whole_pages):
+    browser.open(whole_pages["speculative"].url)
+    shown = "[...document.querySelectorAll('#text .rejected')].filter(x => x.checkVisibility())"
+    assert browser.run(f"{shown}.length") > 0
+    browser.run("document.getElementById('hide-rejected').click()")
+    assert browser.run(f"{shown}.length") == 0
+    browser.run("document.querySelector('#text .accepted').focus()")
+    for _ in range(20):
+        browser.press("ArrowRight")
+        assert browser.run("!document.activeElement.matches('.rejected')")
+
+
+@pytest.mark.parametrize("name", ["greedy", "sampling", "contrastive"])
+def test_tokens_take_the_colour_of_their_probability_or_surprise(browser, whole_pages, name):
+    browser.open(whole_pages[name].url)
+    own = [c["p"]["model"][c["ids"].index(c["token"])] for c in items(whole_pages[name].facts)]
+    levels = """[...document.querySelectorAll('#text .token')].map(
+        (x) => Number([...x.classList].find((c) => c.startsWith('heat'))?.slice(4) ?? -1))"""
+
+    def choose(value):
+        browser.run(
+            f"(() => {{ const x = document.getElementById('heat'); x.value = {value!r};"
+            "x.dispatchEvent(new Event('change')); })()"
+        )
+        return browser.run(levels)
+
+    likely, surprising = choose("probability"), choose("surprise")
+    assert len(texts(browser, "#scale .swatch")) == 6
+    order = np.argsort(own)
+    assert likely == [sum(p < x for x in (0.9, 0.7, 0.5, 0.25, 0.1)) for p in own]
+    assert (np.diff(np.array(surprising)[order]) <= 0).all() and len(set(surprising)) > 1
+    assert set(choose("nothing")) == {-1} and texts(browser, "#scale .swatch") == []
+
+
+@pytest.mark.parametrize("name", ["speculative", "block", "sampling", "contrastive"])
+def test_the_strip_has_a_bar_for_each_round_or_token_that_leads_to_it(browser, whole_pages, name):
+    browser.open(whole_pages[name].url)
+    xs = browser.run("[...document.querySelectorAll('#strip rect')].map(x => x.x.baseVal.value)")
+    steps = whole_pages[name].facts["steps"]
+    wanted = [i for i, step in enumerate(steps) if step["drafted"] or "rule" not in step]
+    assert sorted({int(x) for x in xs}) == wanted
+    if "rule" in steps[0]:
+        heights = browser.run(
+            "[...document.querySelectorAll('#strip .yes')].map(x => x.height.baseVal.value)"
+        )
+        accepted = [sum(c["kind"] == "accepted" for c in s["candidates"]) for s in steps]
+        assert heights == [n for n in accepted if n]
+    assert browser.run("document.querySelector('#strip svg').getAttribute('aria-label').length")
+    browser.run(
+        "[...document.querySelectorAll('#strip rect')][2].dispatchEvent(new Event('click'))"
+    )
+    assert browser.run(FOCUSED) >= 0
+
+
+@pytest.mark.parametrize("name", ["speculative", "block", "sampling", "contrastive"])
+def test_the_needle_points_at_the_token_that_was_drawn(browser, pages, whole_pages, name):
+    page = (pages if name == "contrastive" else whole_pages)[name]
+    browser.open(page.url)
+    seen = browser.run("""[...document.querySelectorAll('#text .token')].map((token) => {
+      token.focus();
+      const chosen = document.querySelector('.cumulative .chosen');
+      const needle = document.querySelector('.cumulative .drawn');
+      return chosen && needle
+        ? [chosen.style.left, chosen.style.width, needle.style.left].map(parseFloat) : null;
+    })""")
+    for candidate, drawn in zip(items(page.facts), seen, strict=True):
+        assert (drawn is not None) == ("starts" in candidate)
+        if drawn:
+            left, width, needle = drawn
+            assert left - 0.01 <= needle <= left + width + 0.01
+            assert needle == pytest.approx(100 * candidate["drawn"])
+    assert any(seen) or name == "contrastive"
+
+
+def test_the_residual_is_called_that_and_its_divisor_is_shown(browser, whole_pages):
+    for name in ("speculative", "block"):
+        browser.open(whole_pages[name].url)
+        browser.run("document.querySelector('#text .correction').focus()")
+        assert "residual" in texts(browser, "#panel thead th")
+        corrections = [c for c in items(whole_pages[name].facts) if c["kind"] == "correction"]
+        divisor = f"{corrections[0]['divisor']:.4f}"
+        assert divisor in texts(browser, ".divisor")[0]
+        assert divisor in texts(browser, "#panel .sentence")[0]
+
+
+def test_block_verification_speaks_of_its_coins_and_not_of_the_ratio(browser, whole_pages):
+    browser.open(whole_pages["block"].url)
+    said = browser.run("""[...document.querySelectorAll('#text .accepted, #text .rejected')].map(
+      (x) => { x.focus(); return document.querySelector('#panel .sentence').textContent; })""")
+    assert said and not any("min(1" in x for x in said)
+    assert all("coin" in x for x in said)
+
+
+def test_coupled_draws_show_the_sum_that_was_the_largest(browser, pages):
+    browser.open(pages["coupled"].url)
+    browser.run("document.querySelector('#text .correction, #text .bonus').focus()")
+    heads = texts(browser, "#panel thead th")
+    assert heads[-3:-1] == ["noise", "log p + noise"]
+    column = f"#panel tbody td:nth-child({len(heads) + 1 - 1})"
+    sums = [float(x.replace("\u2212", "-")) for x in texts(browser, column) if x]
+    notes = texts(browser, "#panel td.note")
+    assert notes[sums.index(max(sums))] in ("correction", "bonus")
+
+
+def test_contrastive_scores_are_bars_and_the_threshold_is_a_line(browser, whole_pages):
+    browser.open(whole_pages["contrastive"].url)
+    candidate = items(whole_pages["contrastive"].facts)[0]
+    assert candidate["least"] == pytest.approx(0.2 * max(candidate["p"]["model"]), rel=1e-4)
+    browser.run("document.querySelector('#text .token').focus()")
+    scale = float(browser.run("document.querySelector('#panel .axis').lastChild.textContent"))
+    lines = browser.run(
+        "[...document.querySelectorAll('.least')].map(x => parseFloat(x.style.left))"
+    )
+    assert lines == pytest.approx([100 * candidate["least"] / scale] * len(candidate["ids"]))
+    scores = [x for x in candidate["scores"] if x is not None]
+    bars = browser.run("[...document.querySelectorAll('.score .final')].map(x => +x.dataset.value)")
+    assert bars == scores
+
+
+def test_finished_hypotheses_show_how_they_came_to_their_scores(browser, whole_pages):
+    browser.open(whole_pages["beam"].url)
+    rows = texts(browser, "#hypotheses tbody td:nth-child(5)")
+    tree = whole_pages["beam"].facts["tree"]
+    assert len(rows) == len(tree["hypotheses"]) == 3
+    for row, one in zip(rows, tree["hypotheses"]):
+        assert one["sum"] / one["length"] ** tree["penalty"] == pytest.approx(
+            one["score"], rel=1e-4
+        )
+        assert row.replace("\u2212", "-").endswith(f"** 0.5 = {one['score']:.4f}")
+    assert texts(browser, "#hypotheses tr.best th") == ["best"]
+    assert "added" in texts(browser, "#panel thead th")
+    assert "score" not in texts(browser, "#panel thead th")
+    wide = "document.getElementById('tree').clientWidth / document.body.clientWidth"
+    assert browser.run(wide) > 0.95
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_on_a_phone_nothing_is_cut_and_the_text_can_be_read(browser, whole_pages, name):
+    browser.hold(touch=True)
+    try:
+        browser.open(whole_pages[name].url)
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        hints = "[...document.querySelectorAll('.hint span')].filter(x => x.checkVisibility())"
+        assert all("Touch" in x for x in browser.run(f"{hints}.map(x => x.textContent)"))
+        for i in (0, 5, 11):
+            browser.run(f"document.querySelectorAll('#text .token')[{i}].focus()")
+            wide, room, top, height = browser.run("""(() => {
+              const x = document.getElementById('panel');
+              return [x.scrollWidth, x.clientWidth, x.getBoundingClientRect().top, innerHeight];
+            })()""")
+            assert wide <= room and top > 0.5 * height
+    finally:
+        browser.hold(touch=False)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_on_a_wide_screen_the_panel_needs_no_sideways_scrolling(browser, whole_pages, name):
+    browser.open(whole_pages[name].url)
+    n = len(items(whole_pages[name].facts))
+    for i in range(0, n, 4):
+        browser.run(f"document.querySelectorAll('#text .token')[{i}].focus()")
+        assert browser.run(
+            "(x => x.scrollWidth <= x.clientWidth)(document.getElementById('panel'))"
+        )
+
+
+def test_a_page_of_500_tokens_is_light_and_opens_at_once(browser, tmp_path):
+    toy = Tokenizer(toy_tokenizer())
+    rng = np.random.default_rng(0)
+    rows = rng.dirichlet(np.full(toy.vocab_size, 0.3), (2, toy.vocab_size))
+    target, draft = (TableModel(one) for one in rows)
+    options = {"tokenizer": toy, "max_new_tokens": 500, "eos": None, "chance": Dice(1)}
+    file = tmp_path / "long.html"
+    for one in (traced(target, "A", **options), traced(target, "A", draft=draft, **options)):
+        assert len(one.tokens) == 500
+        source = one.page()
+        assert len(source.encode()) < 2_000_000
+        file.write_text(source, encoding="utf-8")
+        browser.open(file.as_uri())
+        assert browser.run("document.querySelectorAll('#text .token:not(.rejected)').length") == 500
+
+
 # Colours
 
 COLOURS = """[...document.querySelectorAll("body *")].flatMap((element) => {
@@ -372,7 +621,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["speculative", "contrastive", "beam"])
+@pytest.mark.parametrize("name", ["speculative", "sampling", "contrastive", "beam"])
 def test_text_has_enough_contrast(browser, pages, name, scheme):
     browser.prefer(scheme)
     browser.open(pages[name].url)
