@@ -60,7 +60,8 @@ def stochastic_beam_search(
     if logprobs is not None:
         whole("logprobs", logprobs, 0)
     chance = as_chance(chance)
-    if not hasattr(chance, "gumbel"):
+    draw = getattr(chance, "gumbel", None)
+    if draw is None:
         raise InputError(f"chance: got {shown(chance)}, a Dice was wanted: it has Gumbel noise")
     run = Run(
         model,
@@ -76,7 +77,7 @@ def stochastic_beam_search(
     if run.finish_reason:
         return [Hypothesis([], 0.0, [], run.finish_reason)]
 
-    root = float(chance.gumbel(1)[0])  # the largest G of all, of log-probability 0
+    root = float(draw(1)[0])  # the largest G of all, of log-probability 0
     beams, ended = [_Beam([], [], root, [run.new_cache(model)], run.stream)], []
     for length in range(1, run.limit + 1):
         if not beams:

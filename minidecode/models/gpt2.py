@@ -57,6 +57,8 @@ class GPT2:
         self.wpe = weights.vector("wpe.weight")  # [n_positions, d]
         self.blocks = [_read_block(weights, f"h.{i}.") for i in range(config.n_layer)]
         self.ln_f = _read_vectors(weights, "ln_f")
+        self._heads = 3, config.n_head, config.head_dim
+        self._scales = [_attention_scale(config, layer) for layer in range(config.n_layer)]
 
     def __repr__(self):
         layers, width = self.config.n_layer, self.config.n_embd
@@ -111,13 +113,12 @@ class GPT2:
             return []
 
         positions = [np.arange(c.length, c.length + len(t)) for t, (_, c) in zip(tokens, spans)]
-        x = (
-            self.embedding.columns(np.concatenate(tokens)) + self.wpe[np.concatenate(positions)]
-        )  # [n, d]
+        x = self.embedding.columns(np.concatenate(tokens))  # [n, d]
+        x = x + self.wpe[np.concatenate(positions)]
         blocks = self.blocks if self.watch is None or end < LONG else self.watch(self.blocks)
         for layer, block in enumerate(blocks):
-            x = x + self._attend(x, block, layer, spans)
-            x = x + self._mlp(x, block)
+            x += self._attend(x, block, layer, spans)
+            x += self._mlp(x, block)
         ends = [rows.stop for rows, _ in spans]
         wanted = [np.arange(end - count, end) for end, count in zip(ends, counts)]
         wanted = np.concatenate(wanted)
@@ -131,13 +132,9 @@ class GPT2:
         return list(zip(split, np.split(states, ends[:-1]))) if hidden else split
 
     def _attend(self, x, block, layer, spans):
-        c = self.config
         qkv = linear(self._norm(x, block.ln_1), *block.attn_c_attn)  # [n, d] -> [n, 3d]
-        q, k, v = qkv.reshape(len(x), 3, c.n_head, c.head_dim).swapaxes(0, 1)  # each [n, h, d/h]
-        scale = c.head_dim**-0.5 if c.scale_attn_weights else 1.0
-        if c.scale_attn_by_inverse_layer_idx:
-            scale /= layer + 1
-        heads = []
+        q, k, v = qkv.reshape(len(x), *self._heads).swapaxes(0, 1)  # each [n, h, d/h]
+        scale, heads = self._scales[layer], []
         for rows, cache in spans:
             cache.write(layer, k[rows], v[rows])
             heads.append(attention(q[rows], cache.pages, layer, cache.length, scale))
@@ -151,6 +148,11 @@ class GPT2:
 
     def _norm(self, x, weights):
         return layer_norm(x, *weights, self.config.layer_norm_epsilon)
+
+
+def _attention_scale(config, layer):
+    scale = config.head_dim**-0.5 if config.scale_attn_weights else 1.0
+    return scale / (layer + 1) if config.scale_attn_by_inverse_layer_idx else scale
 
 
 def _as_slice(ids):
