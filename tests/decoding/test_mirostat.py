@@ -79,7 +79,7 @@ def test_the_trace_tells_what_mirostat_cut():
     options = {"mirostat": 1.0, "max_new_tokens": 5}
     steps = list(trace_sample(HALVES, [0], chance=Dice(2), **options))
     assert [s.step for s in steps] == list(sample(HALVES, [0], chance=Dice(2), **options))
-    place = steps[0].places[0]
+    place = steps[0].candidates[0]
     assert place.p.cuts == (("mirostat", 2, pytest.approx(0.25)),)
     assert place.p.kept == 2 and place.p.final[0] == pytest.approx(2 / 3)
 

@@ -187,9 +187,9 @@ def test_trace_and_page_know_every_setting(row):
     value = example.get(row.name, row.example)
     warp = Warp(**{row.name: value})
     steps = list(trace_sample(model, [0, 1, 0], warp=warp, max_new_tokens=2))
-    cut = [name for name, _, _ in steps[0].places[0].p.cuts]
+    cut = [name for name, _, _ in steps[0].candidates[0].p.cuts]
     assert cut == ([] if row.stage == PENALTY else [row.name])
-    assert steps[0].places[0].p.kept == np.count_nonzero(warp(np.log(probs), [0, 1, 0]))
+    assert steps[0].candidates[0].p.kept == np.count_nonzero(warp(np.log(probs), [0, 1, 0]))
     facts = _facts(Recording("", "", {}, steps=steps), Spelling(Letters()))
     assert facts["words"][row.name] == row.label
 
