@@ -61,7 +61,7 @@ def test_a_text_is_read_in_passes_of_many_rows():
     config, tensors = random_gpt2(1, 31, 1, 1, 8, 64)
     model = GPT2(Config.from_dict(config), tensors)
     passes, forward = [], model.forward_many
-    model.forward_many = lambda batch, n_logits=1: passes.append(1) or forward(batch, n_logits)
+    model.forward_many = lambda *args: passes.append(1) or forward(*args)
     found = score(model, np.arange(30))
     assert len(found.logprobs) == 30
     assert len(passes) <= 3
