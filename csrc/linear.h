@@ -48,7 +48,7 @@ template <class T, class W, int R, int P>
 }
 
 template <int bytes>
-constexpr int tall = bytes >= 64 ? 8 : 6;  // rows a tile: 32 registers of 16 floats, or 16 of 8
+constexpr int tall = bytes >= 64 ? 8 : 6;  // rows per tile: 32 registers of 16 floats, or 16 of 8
 
 // All rows of P panels: full tiles of `Tall` rows, then one of what is left.
 template <class T, class W, int Tall, int P>

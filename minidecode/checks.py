@@ -112,7 +112,7 @@ def _kind(value):
 def check_batch(batch, n_logits, vocab_size: int) -> tuple[list[np.ndarray], list[int]]:
     """The ids [n] and the number of logits of each sequence, or what is wrong with them."""
     if len({id(cache) for _, cache in batch}) < len(batch):
-        raise InputError("batch: one cache stands in it twice, one a sequence was wanted")
+        raise InputError("batch: one cache stands in it twice, one for each sequence was wanted")
     tokens = [check_tokens(tokens, vocab_size) for tokens, _ in batch]
     return tokens, _per_sequence(n_logits, [len(ids) for ids in tokens])
 

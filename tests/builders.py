@@ -49,7 +49,7 @@ def tensor_shapes(config):
 
 
 def random_gpt2(seed, V, n_layer, n_head, d, n_positions, **fields):
-    """F-RAND: every parameter drawn, wide enough that attention, biases and norms all matter."""
+    """Every parameter drawn, wide enough that attention, biases and norms all matter."""
     config = config_dict(V, n_layer, n_head, d, n_positions, **fields)
     rng = np.random.default_rng(seed)
     tensors = {}
@@ -61,7 +61,7 @@ def random_gpt2(seed, V, n_layer, n_head, d, n_positions, **fields):
 
 
 def bigram(P, n_positions=64, **fields):
-    """F-BIGRAM: a GPT-2 whose next-token probabilities after token j are the row P[j], all above 0.
+    """A GPT-2 whose next-token probabilities after token j are the row P[j], all above 0.
 
     Attention contributes nothing. The embedding of token j is one-hot, hidden unit j of the MLP
     answers to it alone (tanh-GELU gives exactly 32 there and 0 elsewhere), and the second matrix
@@ -99,7 +99,7 @@ def _normalised_rows(log_p, d):
 
 
 def cycle(**fields):
-    """F-CYCLE: V = 6, nearly certainly 0 -> 1 -> 2 -> 5 -> 3 -> 4 -> 0."""
+    """V = 6, nearly certainly 0 -> 1 -> 2 -> 5 -> 3 -> 4 -> 0."""
     P = np.full((6, 6), 1e-9)
     for token, following in {0: 1, 1: 2, 2: 5, 5: 3, 3: 4, 4: 0}.items():
         P[token, following] = 1 - 5e-9
@@ -112,7 +112,7 @@ PENALTY_LOGITS = np.array(
 
 
 def penalty(**fields):
-    """F-PENALTY: V = 4 with the centred logits `PENALTY_LOGITS`."""
+    """V = 4 with the centred logits `PENALTY_LOGITS`."""
     return bigram(np.exp(PENALTY_LOGITS), **fields)
 
 

@@ -38,7 +38,7 @@ def add(subparsers):
         )
     add_dtype(parser, "draft_dtype", "the second model")
     parser.add_argument(
-        "--prompts", metavar="FILE", help="prompts, one a line (default: 8 stories)"
+        "--prompts", metavar="FILE", help="prompts, one per line (default: 8 stories)"
     )
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="default: %(default)s")
     parser.add_argument("--max-new-tokens", type=int, default=100, metavar="N")

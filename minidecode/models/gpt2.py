@@ -98,7 +98,7 @@ class GPT2:
         return self.forward_many([(tokens, cache)], n_logits, hidden)[0]
 
     def forward_many(self, batch, n_logits=1, hidden=False):
-        """`forward` for several (tokens, cache) at once; n_logits is one number, or one a sequence.
+        """`forward` for several (tokens, cache) at once; n_logits is one number, or one each.
 
         All rows go through the matrix products together, so the weights are read once for all.
         """

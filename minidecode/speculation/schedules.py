@@ -81,7 +81,7 @@ class Auto:
         self.first = max(1, min(k, MAX_DRAFT))
         self.accepted = np.zeros(MAX_DRAFT)  # of the drafts tested at each place
         self.tested = np.zeros(MAX_DRAFT)
-        self.draft_cost = deque(maxlen=9)  # seconds a draft token
+        self.draft_cost = deque(maxlen=9)  # seconds per draft token
         self.pass_cost = {}  # tokens in the pass -> its last times
         self.until_probe = self.interval = self.EXPLORE
         self.step = -1  # of the last probe

@@ -396,6 +396,7 @@ def test_ctrl_c_while_the_package_is_imported_is_quiet():
     """The signal comes from an import that takes long, as on a cold disk."""
     program = (
         "import os, signal, sys, importlib.abc\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may have it ignored
         "class Slow(importlib.abc.MetaPathFinder):\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == sys.argv[1]: os.kill(os.getpid(), signal.SIGINT)\n"

@@ -553,7 +553,7 @@ def test_when_there_are_colours(capsys, monkeypatch, environment, arguments, col
         (["--schedule", "auto"], "--schedule has no effect without --draft"),
         (["--num-beams", "2", "--draft", "x"], "--draft has no effect with --num-beams"),
         (["--greedy", "--coupled"], "--coupled has no effect with --greedy"),
-        (["--html", "no/such/place.html"], "a file that can be written was wanted"),
+        (["--html", "no/such/place.html"], "a file in a directory that exists was wanted"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(capsys, arguments, wanted):
