@@ -1,6 +1,7 @@
 """The house: its public names, and the arrows between its rooms that must never exist."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,12 @@ def test_editors_and_python_find_every_public_name_in_the_same_place():
 def test_no_folder_or_file_hides_behind_a_public_function():
     shown = {path.stem for path in PACKAGE.glob("*.py")} | {p.name for p in PACKAGE.iterdir()}
     assert not shown & (set(PUBLIC) - {"exact"})
+
+
+def test_every_folder_of_the_package_is_installed():
+    """An editable installation sees them all; a wheel holds those that pyproject.toml lists."""
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    listed = set(re.findall(r'^    "(minidecode[\w.]*)",$', text, flags=re.MULTILINE))
+    folders = {path.parent for path in PACKAGE.rglob("__init__.py")}
+    wanted = {".".join(["minidecode", *f.relative_to(PACKAGE).parts]) for f in folders}
+    assert wanted - {"minidecode.weights"} <= listed
