@@ -10,41 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import PENALTY_LOGITS, bigram, penalty, random_gpt2, toy_tokenizer
+from builders import PENALTY_LOGITS, bigram, penalty, random_gpt2
+from decoding.cases import Counted, gpt2, ids, letters, ring
 
 import minidecode
 from minidecode import Dice, GumbelDice, Step, TableModel, Warp, generate, greedy, kernels, sample
 from minidecode.decoding.chance import inverse_cdf
 from minidecode.errors import InputError
 from minidecode.generation import collect
-from minidecode.models.config import Config
-from minidecode.models.gpt2 import GPT2
 from minidecode.models.loading import EMBEDDED
 from minidecode.models.table import TableCache
-from minidecode.models.tokenizer import Tokenizer
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "greedy.json").read_text())["models"]
-CYCLE = {0: 1, 1: 2, 2: 5, 5: 3, 3: 4, 4: 0}
-CYCLE_TABLE = np.array([np.eye(6)[CYCLE[token]] for token in range(6)])
-
-
-def gpt2(fixture):
-    config, tensors = fixture
-    return GPT2(Config.from_dict(config), tensors)
-
-
-def ring(**fields):
-    """The cycle 0 1 2 5 3 4 0 ... as a table, without an end unless `eos` says so."""
-    return TableModel(CYCLE_TABLE, **fields)
-
-
-def letters(n=26):
-    """A tokenizer with an id for each of a, b, c ..."""
-    return Tokenizer(toy_tokenizer(n))
-
-
-def ids(steps):
-    return [token for step in steps for token in step.tokens]
 
 
 class Script:
@@ -56,20 +33,6 @@ class Script:
     def choose(self, probs, position):
         self.asked.append((probs.copy(), position))
         return inverse_cdf(probs, self.uniforms.pop(0))
-
-
-class Counted:
-    """A model that counts its passes and keeps what it was given."""
-
-    def __init__(self, model):
-        self.model, self.passes = model, []
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-    def forward(self, tokens, cache, n_logits=1):
-        self.passes.append((list(tokens), cache.length))
-        return self.model.forward(tokens, cache, n_logits)
 
 
 # Greedy
