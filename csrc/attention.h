@@ -115,25 +115,26 @@ template <class T>
 }
 
 // f(first position, positions, rows) for each block of one head before `end`; the rows [positions,
-// head_dim] begin `offset` heads after the keys of head 0: those are keys or values.
+// head_dim] begin `offset` heads after the keys of head 0: those are keys or values. While f works
+// on a block the one after it is fetched; after the last that is the first at `offset_after`.
 template <class T, class F>
-[[gnu::always_inline]] inline void over_blocks(const Attention<T>& a, int64_t offset, int64_t end,
-                                               F f) {
+[[gnu::always_inline]] inline void over_blocks(const Attention<T>& a, int64_t offset,
+                                               int64_t offset_after, int64_t end, F f) {
+    const auto start_of = [&](int64_t page, int64_t heads) {
+        const int64_t size = a.page_ends[page] - (page ? a.page_ends[page - 1] : 0);
+        return a.keys[page] + heads * size * a.head_dim;
+    };
     int64_t position = 0;
     for (int64_t page = 0; position < end; page++) {
-        const int64_t first = page ? a.page_ends[page - 1] : 0, size = a.page_ends[page] - first;
         const int64_t last = a.page_ends[page] < end ? a.page_ends[page] : end;
-        const T* rows = a.keys[page] + offset * size * a.head_dim;
+        const T* rows = start_of(page, offset);
         while (position < last) {
             const int64_t n = last - position < block_size ? last - position : block_size;
             const T* next = rows + n * a.head_dim;
-            if (position + n < last) {
-                expect(next, block_size * a.head_dim);
-            } else if (last < end) {
-                const int64_t size_of_next = a.page_ends[page + 1] - last;
-                expect(a.keys[page + 1] + offset * size_of_next * a.head_dim,
-                       block_size * a.head_dim);
-            }
+            const T* soon = position + n < last ? next
+                          : last < end          ? start_of(page + 1, offset)
+                                                : start_of(0, offset_after);
+            expect(soon, block_size * a.head_dim);
             f(position, n, rows);
             rows = next;
             position += n;
@@ -152,7 +153,8 @@ void attention_rows(const Attention<T>& a, int64_t head, int64_t begin, int64_t 
         const int64_t before = a.start + query + 1 - position;
         return before < n ? before : n;
     };
-    over_blocks(a, head, visible, [&](int64_t position, int64_t n, const T* keys) {
+    const int64_t values_of_head = a.heads + head;
+    over_blocks(a, head, values_of_head, visible, [&](int64_t position, int64_t n, const T* keys) {
         for (int64_t query = begin; query < end; query++)
             score(a.q + query * a.q_row + head * a.q_head, keys, seen(query, position, n),
                   a.head_dim, a.scale, scores + (query - begin) * visible + position);
@@ -162,7 +164,7 @@ void attention_rows(const Attention<T>& a, int64_t head, int64_t begin, int64_t 
         totals[query - begin] = exponentials(row, a.start + query + 1, row);
     }
     for (int64_t i = 0; i < (end - begin) * width; i++) sums[i] = 0;
-    over_blocks(a, a.heads + head, visible, [&](int64_t position, int64_t n, const T* values) {
+    const auto add_values = [&](int64_t position, int64_t n, const T* values) {
         int64_t query = begin;
         while (query < end) {
             const T* weights = scores + (query - begin) * visible + position;
@@ -176,7 +178,8 @@ void attention_rows(const Attention<T>& a, int64_t head, int64_t begin, int64_t 
                 query++;
             }
         }
-    });
+    };
+    over_blocks(a, values_of_head, head + 1, visible, add_values);
     for (int64_t query = begin; query < end; query++) {
         const Vec<T> norm = Vec<T>::broadcast(1 / totals[query - begin]);
         T* out = a.out + (query * a.heads + head) * a.head_dim;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels.h"
@@ -25,6 +26,7 @@ std::string text(py::handle object) { return py::str(object).cast<std::string>()
 std::string shape_text(const py::array& a) { return text(a.attr("shape")); }
 
 py::array as_array(const char* name, py::handle object) {
+    if (py::isinstance<py::array>(object)) return py::reinterpret_borrow<py::array>(object);
     auto a = py::array::ensure(object);
     if (!a) throw py::type_error(std::string(name) + ": got what is no array");
     return a;
@@ -43,8 +45,11 @@ py::array_t<T> contiguous(const char* name, const py::array& a) {
     if (!py::isinstance<py::array_t<T>>(a))
         throw py::type_error(std::string(name) + ": got dtype " + text(a.dtype()) + ", " +
                              text(py::dtype::of<T>()) + " as in the first argument was wanted");
+    constexpr int aligned = py::detail::npy_api::NPY_ARRAY_ALIGNED_;
+    constexpr int as_it_is = aligned | py::array::c_style;
+    if ((a.flags() & as_it_is) == as_it_is) return py::reinterpret_borrow<py::array_t<T>>(a);
     return or_sleep([&]() -> py::array_t<T> {
-        if (!(a.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_)) return a.attr("copy")("C");
+        if (!(a.flags() & aligned)) return a.attr("copy")("C");
         return py::array_t<T, py::array::c_style>::ensure(a);
     });
 }
@@ -129,26 +134,105 @@ void check_filter(const Filter& f) {
         refuse("epsilon", text(py::float_(f.epsilon)), "a number of at least 0 and below 1");
 }
 
-// What x [n, n_in], a weight of n_out columns and a bias are multiplied into
+template <class T>
+using Elementwise = void (*)(const T*, int64_t, T*);
+
+template <class T>
+Elementwise<T> activation_of(const py::object& name) {
+    if (name.is_none()) return nullptr;
+    const std::string wanted = text(name);
+    if (wanted == "gelu") return kernels<T>().gelu;
+    if (wanted == "gelu_erf") return kernels<T>().gelu_erf;
+    if (wanted == "relu") return kernels<T>().relu;
+    if (wanted == "silu") return kernels<T>().silu;
+    throw py::value_error("activation: got " + wanted +
+                          ", gelu, gelu_erf, relu or silu was wanted");
+}
+
+// y [n, d]: each row of x to mean 0 and variance 1, times weight plus bias
+template <class T>
+void layer_norm_rows(const T* x, int64_t n, int64_t d, const T* weight, const T* bias, T epsilon,
+                     T* y) {
+    parallel_for(n, chunks_for(n * d), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++)
+            kernels<T>().layer_norm(x + i * d, d, weight, bias, epsilon, y + i * d);
+    });
+}
+
+// What Python gives `linear` beside the weight
+struct Around {
+    const py::object &bias, &norm, &activation, &added;
+};
+
+// What x [n, n_in] and a weight of n_out columns are multiplied into, and what goes on before and
+// after
 template <class T>
 struct LinearArguments {
-    py::array_t<T> x, bias;
+    py::array_t<T> x, bias, norm_weight, norm_bias, added;
+    T epsilon = 0;
+    Elementwise<T> activation;
     int64_t n, n_in, n_out, panels;
 
-    LinearArguments(const py::array& x_in, int64_t n_in, int64_t n_out, const py::object& bias_in)
-        : n_in(n_in), n_out(n_out), panels((n_out + lanes - 1) / lanes) {
+    LinearArguments(const py::array& x_in, int64_t n_in, int64_t n_out, const Around& around)
+        : activation(activation_of<T>(around.activation)),
+          n_in(n_in),
+          n_out(n_out),
+          panels((n_out + lanes - 1) / lanes) {
         check_dimensions("x", x_in, 2, 2);
         x = contiguous<T>("x", x_in);
         n = x.shape(0);
         if (x.shape(1) != n_in)
             throw py::value_error("x: got shape " + shape_text(x) + ", [n, " +
                                   std::to_string(n_in) + "] was wanted");
-        if (!bias_in.is_none()) {
-            bias = contiguous<T>("bias", as_array("bias", bias_in));
-            check_vector("bias", bias, n_out);
+        if (!around.bias.is_none()) bias = vector("bias", around.bias, n_out);
+        if (!around.norm.is_none()) {
+            const auto [weight, shift, eps] = norm_parts(around.norm);
+            norm_weight = vector("norm's weight", weight, n_in);
+            norm_bias = vector("norm's bias", shift, n_in);
+            epsilon = T(eps);
+        }
+        if (!around.added.is_none()) {
+            added = contiguous<T>("added", as_array("added", around.added));
+            if (added.ndim() != 2 || added.shape(0) != n || added.shape(1) != n_out)
+                throw py::value_error("added: got shape " + shape_text(added) + ", [" +
+                                      std::to_string(n) + ", " + std::to_string(n_out) +
+                                      "] was wanted");
+        }
+    }
+    static py::array_t<T> vector(const char* name, const py::object& object, int64_t size) {
+        auto a = contiguous<T>(name, as_array(name, object));
+        check_vector(name, a, size);
+        return a;
+    }
+    static std::tuple<py::object, py::object, double> norm_parts(const py::object& norm) {
+        try {
+            return norm.cast<std::tuple<py::object, py::object, double>>();
+        } catch (const py::cast_error&) {
+            throw py::type_error("norm: got " + text(norm) +
+                                 ", (weight, bias, epsilon) was wanted");
         }
     }
     const T* bias_data() const { return bias.size() ? bias.data() : nullptr; }
+
+    // What is multiplied: x, or its layer norm, which is put into `room`
+    const T* rows(std::vector<T>& room) const {
+        if (!norm_weight.size()) return x.data();
+        room.resize(n * n_in);
+        layer_norm_rows(x.data(), n, n_in, norm_weight.data(), norm_bias.data(), epsilon,
+                        room.data());
+        return room.data();
+    }
+    // What follows the product, on the panels begin .. end of y, while they are in the cache
+    void finish(T* y, int64_t begin, int64_t end) const {
+        const int64_t first = begin * lanes, m = std::min(end * lanes, n_out) - first;
+        for (int64_t i = 0; i < n; i++) {
+            T* part = y + i * n_out + first;
+            if (activation) activation(part, m, part);
+            if (!added.size()) continue;
+            const T* more = added.data() + i * n_out + first;
+            for (int64_t j = 0; j < m; j++) part[j] += more[j];
+        }
+    }
 };
 
 // The array that holds a part of a weight, of the shape that belongs to the weight's size
@@ -169,8 +253,9 @@ py::array_t<E> part(const char* name, const py::object& object, std::vector<int6
 // `kernel` is one of those over panels; E is the type of the array that holds the W.
 template <class T, class W, class E>
 py::array linear(const py::array& x_in, const py::object& panels_in, int64_t n_in, int64_t n_out,
-                 const py::object& bias, void (*kernel)(const Linear<T, W>&, int64_t, int64_t)) {
-    const LinearArguments<T> given(x_in, n_in, n_out, bias);
+                 const Around& around,
+                 void (*kernel)(const Linear<T, W>&, int64_t, int64_t)) {
+    const LinearArguments<T> given(x_in, n_in, n_out, around);
     const auto panels = part<E>("panels", panels_in, {given.panels, n_in, lanes});
     Linear<T, W> a = {};
     a.n = given.n, a.n_in = n_in, a.n_out = n_out, a.bias = given.bias_data();
@@ -178,18 +263,21 @@ py::array linear(const py::array& x_in, const py::object& panels_in, int64_t n_i
     py::array_t<T> y({given.n, n_out});
     a.y = y.mutable_data();
     const WithoutGil released;
-    const std::vector<T> tiles = in_tiles(given.x.data(), a.n, a.n_in, kernels<T>().tall);
+    std::vector<T> normed;
+    const std::vector<T> tiles = in_tiles(given.rows(normed), a.n, a.n_in, kernels<T>().tall);
     a.tiles = tiles.data();
-    parallel_for(given.panels, chunks_for(a.n * a.n_in * n_out),
-                 [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
+    parallel_for(given.panels, chunks_for(a.n * a.n_in * n_out), [&](int64_t begin, int64_t end) {
+        kernel(a, begin, end);
+        given.finish(a.y, begin, end);
+    });
     return y;
 }
 
 py::array group_linear(const py::array& x_in, const py::object& panels_in,
                        const py::object& scales_in, int64_t n_in, int64_t n_out,
-                       const py::object& bias, int64_t steps,
+                       const Around& around, int64_t steps,
                        void (*kernel)(const GroupLinear&, int64_t, int64_t)) {
-    const LinearArguments<float> given(x_in, n_in, n_out, bias);
+    const LinearArguments<float> given(x_in, n_in, n_out, around);
     GroupLinear a = {};
     a.n = given.n, a.groups = (n_in + group - 1) / group, a.n_out = n_out;
     a.bias = given.bias_data();
@@ -200,18 +288,23 @@ py::array group_linear(const py::array& x_in, const py::object& panels_in,
     py::array_t<float> y({given.n, n_out});
     a.y = y.mutable_data();
     const WithoutGil released;
-    const Rounded x(given.x.data(), a.n, n_in, instruction_set().groups);
+    std::vector<float> normed;
+    const Rounded x(given.rows(normed), a.n, n_in, instruction_set().groups);
     a.x = x.quads.data(), a.x_scales = x.scales.data(), a.x_sums = x.sums.data();
-    parallel_for(given.panels, chunks_for(a.n * n_in * n_out),
-                 [&](int64_t begin, int64_t end) { kernel(a, begin, end); });
+    parallel_for(given.panels, chunks_for(a.n * n_in * n_out), [&](int64_t begin, int64_t end) {
+        kernel(a, begin, end);
+        given.finish(a.y, begin, end);
+    });
     return y;
 }
 
 // A weight is its storage type and the arrays of `packing.py`; only whole numbers have scales.
 py::array linear_by_dtype(const py::array& x, const std::string& dtype, const py::object& panels,
                           const py::object& scales, int64_t n_in, int64_t n_out,
-                          const py::object& bias) {
+                          const py::object& bias, const py::object& norm,
+                          const py::object& activation, const py::object& added) {
     const InstructionSet& set = instruction_set();
+    const Around around = {bias, norm, activation, added};
     constexpr int64_t most = int64_t(1) << 40;  // so that no size overflows
     if (n_in < 0 || n_out < 0 || n_in > most || n_out > most)
         throw py::value_error("weight: got n_in " + std::to_string(n_in) + " and n_out " +
@@ -221,17 +314,17 @@ py::array linear_by_dtype(const py::array& x, const std::string& dtype, const py
                              (dtype == "float64" ? dtype : "float32") +
                              " was wanted for a weight in " + dtype);
     if (dtype == "float64")
-        return linear<double, double, double>(x, panels, n_in, n_out, bias, set.f64.linear);
+        return linear<double, double, double>(x, panels, n_in, n_out, around, set.f64.linear);
     if (dtype == "float32")
-        return linear<float, float, float>(x, panels, n_in, n_out, bias, set.f32.linear);
+        return linear<float, float, float>(x, panels, n_in, n_out, around, set.f32.linear);
     if (dtype == "float16")
-        return linear<float, Half, uint16_t>(x, panels, n_in, n_out, bias, set.halves.float16);
+        return linear<float, Half, uint16_t>(x, panels, n_in, n_out, around, set.halves.float16);
     if (dtype == "bfloat16")
-        return linear<float, Brain, uint16_t>(x, panels, n_in, n_out, bias, set.halves.bfloat16);
+        return linear<float, Brain, uint16_t>(x, panels, n_in, n_out, around, set.halves.bfloat16);
     if (dtype == "int8")
-        return group_linear(x, panels, scales, n_in, n_out, bias, quads, set.groups.int8);
+        return group_linear(x, panels, scales, n_in, n_out, around, quads, set.groups.int8);
     if (dtype == "int4")
-        return group_linear(x, panels, scales, n_in, n_out, bias, quads / 2, set.groups.int4);
+        return group_linear(x, panels, scales, n_in, n_out, around, quads / 2, set.groups.int4);
     throw py::value_error("weight: got dtype " + dtype + ", which has no kernel");
 }
 
@@ -280,8 +373,9 @@ py::array attention(const py::array& q_in, const py::list& page_list, int64_t la
     // Queries that share the read of keys and values; fewer where that leaves a thread without any
     const int64_t share = std::clamp<int64_t>(pairs / (2 * num_threads()), 1, 16);
     const int64_t tiles = (a.n + share - 1) / share;
+    const int64_t bytes = 2 * size * pairs * visible * a.head_dim;  // of keys and values
     const WithoutGil released;
-    parallel_for(a.heads * tiles, chunks_for(pairs * visible * a.head_dim),
+    parallel_for(a.heads * tiles, chunks_for(bytes),
                  [&](int64_t begin, int64_t end) {
         thread_local std::vector<T> scratch;
         const size_t room = a.scratch(share);
@@ -306,17 +400,13 @@ py::array layer_norm(const py::array& x_in, const py::array& weight_in, const py
     auto y = like<T>(x);
     T* out = y.mutable_data();
     const WithoutGil released;
-    parallel_for(n, chunks_for(n * d), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++)
-            kernels<T>().layer_norm(x.data() + i * d, d, weight.data(), bias.data(), T(epsilon),
-                                    out + i * d);
-    });
+    layer_norm_rows(x.data(), n, d, weight.data(), bias.data(), T(epsilon), out);
     return y;
 }
 
 // An activation: each number by itself
 template <class T>
-py::array elementwise(const py::array& x_in, void (*kernel)(const T*, int64_t, T*)) {
+py::array elementwise(const py::array& x_in, Elementwise<T> kernel) {
     const auto x = contiguous<T>("x", x_in);
     auto y = like<T>(x);
     T* out = y.mutable_data();
@@ -389,7 +479,7 @@ PYBIND11_MODULE(_native, m) {
           },
           arg("logits"), arg("temperature"), arg("top_k"), arg("top_p"), arg("epsilon"));
     m.def("linear", &linear_by_dtype, arg("x"), arg("dtype"), arg("panels"), arg("scales"),
-          arg("n_in"), arg("n_out"), arg("bias"));
+          arg("n_in"), arg("n_out"), arg("bias"), arg("norm"), arg("activation"), arg("added"));
     m.def("attention",
           [](const py::array& q, const py::list& pages, int64_t layer, int64_t start,
              double scale) {

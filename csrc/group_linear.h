@@ -38,7 +38,7 @@ struct Whole {  // sixteen integers, one for each output of a panel
 template <class Dot, int R>
 [[gnu::noinline]] void group_tile(const GroupLinear& a, int64_t row, int64_t panel) {
     constexpr int64_t block = 4 * lanes;  // bytes
-    constexpr int64_t ahead = 4096;       // bytes in the stream of weights
+    constexpr int64_t ahead = 4096;       // bytes in the stream of weights, which is read once
     Vec<float> y[R];
     #pragma GCC unroll 16
     for (int r = 0; r < R; r++) y[r] = Vec<float>::broadcast(0);
@@ -54,7 +54,7 @@ template <class Dot, int R>
         #pragma GCC unroll 16
         for (int s = 0; s < Dot::steps; s++) {
             const typename Dot::Weights weights = Dot::load(w + s * block);
-            __builtin_prefetch(w + s * block + ahead);
+            __builtin_prefetch(w + s * block + ahead, 0, 0);
             #pragma GCC unroll 16
             for (int r = 0; r < R; r++) dot[r].add(weights, x + s * R + r, Dot::steps * R);
         }

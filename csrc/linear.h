@@ -14,7 +14,9 @@ namespace ISA {
 // Not inlined: in one large function the compiler would keep some of the sums in memory.
 template <class T, class W, int R, int P>
 [[gnu::noinline]] void linear_tile(const Linear<T, W>& a, int64_t row, int64_t panel) {
-    constexpr int64_t ahead = 4096 / sizeof(W);  // elements: so many bytes in the stream of weights
+    // Elements: so many bytes in the stream of weights. They are asked for as what is read once, so
+    // that they do not push out of the caches what the next call needs.
+    constexpr int64_t ahead = 4096 / sizeof(W);
     Vec<T> sum[R][P];
     #pragma GCC unroll 16
     for (int r = 0; r < R; r++)
@@ -27,7 +29,7 @@ template <class T, class W, int R, int P>
         #pragma GCC unroll 16
         for (int p = 0; p < P; p++) {
             column[p] = widen(w + (p * a.n_in + i) * lanes);
-            __builtin_prefetch(w + (p * a.n_in + i) * lanes + ahead);
+            __builtin_prefetch(w + (p * a.n_in + i) * lanes + ahead, 0, 0);
         }
         #pragma GCC unroll 16
         for (int r = 0; r < R; r++) {

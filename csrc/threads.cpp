@@ -49,13 +49,16 @@ public:
 };
 
 // A job is published as one number: a serial (high 32 bits), its chunks and the next one to take
-// (16 bits each). Whoever advances that number owns the chunk, and the job cannot end before that
-// chunk is done.
+// (16 bits each). Whoever advances that number owns the chunks it passed, and the job cannot end
+// before they are done.
+//
+// A thread takes a share of what is left, at first many chunks, at last single ones: neighbours are
+// one stream of memory, and nobody waits long for the last of them.
 struct Pool {
     std::mutex busy;  // one job at a time; a second caller works alone
     std::atomic<uint64_t> ticket{0};
     std::atomic<uint32_t> done{0};
-    std::atomic<void (*)(void*, int64_t)> work{nullptr};
+    std::atomic<Work> work{nullptr};
     std::atomic<void*> context{nullptr};
     std::atomic<int> sleeping{0};
     std::atomic<int> workers{0};     // started so far
@@ -69,9 +72,11 @@ struct Pool {
             uint64_t t = ticket.load(std::memory_order_acquire);
             const uint32_t chunks = (t >> 16) & 0xffff, next = t & 0xffff;
             if (uint32_t(t >> 32) != serial || next >= chunks) return;
-            if (!ticket.compare_exchange_weak(t, t + 1, std::memory_order_acq_rel)) continue;
-            work.load(std::memory_order_relaxed)(context.load(std::memory_order_relaxed), next);
-            done.fetch_add(1, std::memory_order_release);
+            const uint32_t taken = std::max<uint32_t>((chunks - next) / (2 * num_threads()), 1);
+            if (!ticket.compare_exchange_weak(t, t + taken, std::memory_order_acq_rel)) continue;
+            work.load(std::memory_order_relaxed)(context.load(std::memory_order_relaxed), next,
+                                                 next + taken);
+            done.fetch_add(taken, std::memory_order_release);
         }
     }
 
@@ -106,7 +111,7 @@ struct Pool {
         }
     }
 
-    void run(int64_t chunks, void (*f)(void*, int64_t), void* c, int threads) {
+    void run(int64_t chunks, Work f, void* c, int threads) {
         start(threads - 1);
         const uint32_t serial = uint32_t(ticket.load() >> 32) + 1;
         done.store(0, std::memory_order_relaxed);
@@ -154,11 +159,11 @@ void set_num_threads(int n) { threads.store(n < 1 ? 1 : n); }
 
 bool threads_awake() { return pool().workers.load() > pool().sleeping.load(); }
 
-void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context) {
+void run_chunks(int64_t chunks, Work work, void* context) {
     std::unique_lock<std::mutex> lock(pool().busy, std::try_to_lock);
     if (lock.owns_lock() && Clock::now() >= pool().alone_until) {
         pool().run(chunks, work, context, num_threads());
     } else {
-        for (int64_t i = 0; i < chunks; i++) work(context, i);
+        work(context, 0, chunks);
     }
 }

@@ -9,9 +9,10 @@ void set_num_threads(int n);
 
 constexpr int64_t max_chunks = 0xffff;
 
-// Calls work(context, chunk) for every chunk 0 .. chunks-1 (max_chunks at most); returns when all
-// are done.
-void run_chunks(int64_t chunks, void (*work)(void*, int64_t), void* context);
+// Calls work(context, begin, end) for runs that make up the chunks 0 .. chunks (max_chunks at
+// most); returns when all are done.
+typedef void (*Work)(void* context, int64_t begin, int64_t end);
+void run_chunks(int64_t chunks, Work work, void* context);
 
 // Whether other threads are awake and look for work. They sleep when there was none for a while.
 bool threads_awake();
@@ -43,10 +44,10 @@ void parallel_for(int64_t items, int64_t chunks, F work) {
         std::atomic_flag failed = ATOMIC_FLAG_INIT;
         std::exception_ptr error = nullptr;
     } job = {&work, items, chunks};
-    run_chunks(chunks, [](void* context, int64_t chunk) {
+    run_chunks(chunks, [](void* context, int64_t begin, int64_t end) {
         Job& j = *static_cast<Job*>(context);
         try {
-            (*j.work)(chunk * j.items / j.chunks, (chunk + 1) * j.items / j.chunks);
+            (*j.work)(begin * j.items / j.chunks, end * j.items / j.chunks);
         } catch (...) {
             if (!j.failed.test_and_set()) j.error = std::current_exception();
         }

@@ -22,7 +22,16 @@ def sampling_filter(logits, temperature=1.0, top_k=0, top_p=1.0, epsilon=0.0):
     return _native.sampling_filter(logits, temperature, top_k, top_p, epsilon)
 
 
-def linear(x, weight, bias=None):
+def linear(x, weight, bias=None, norm=None, activation=None, added=None):
     return _native.linear(
-        x, weight.dtype, weight.panels, weight.scales, weight.n_in, weight.n_out, bias
+        x,
+        weight.dtype,
+        weight.panels,
+        weight.scales,
+        weight.n_in,
+        weight.n_out,
+        bias,
+        norm,
+        activation,
+        added,
     )

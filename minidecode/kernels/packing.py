@@ -168,9 +168,10 @@ class Whole(Packed):
 
     def whole_columns(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns `ids` as whole numbers [len(ids), g, 32] and scales [len(ids), g], float32."""
-        quads = self.split(self.panels[ids // PANEL, :, :, ids % PANEL])  # [len(ids), g, 8, 4]
+        panel, lane = ids // PANEL, ids % PANEL
+        quads = self.split(self.panels[panel, :, :, lane])  # [len(ids), g, 8, 4]
         whole = quads.astype(np.float32) - np.float32(self.zero)
-        scales = from_bfloat16(self.scales[ids // PANEL, :, ids % PANEL])
+        scales = from_bfloat16(self.scales[panel, :, lane])
         return whole.reshape(*scales.shape, GROUP), scales
 
     @cached_property

@@ -104,16 +104,24 @@ def attention(q, pages, layer, start, scale):
 
 
 @silent
-def linear(x, weight, bias=None):
+def linear(x, weight, bias=None, norm=None, activation=None, added=None):
     """x [n, n_in] @ weight (`pack` of [n_in, n_out]) + bias [n_out], as [n, n_out].
 
+    What a block does before and after it can be had in one call, with the same result: `norm`,
+    (weight, bias, epsilon) of a layer norm that x goes through first; `activation`, the name of
+    one; `added` [n, n_out], which is added last.
     A weight in int8 or int4 meets x in whole numbers (`linear_in_groups`); all others are widened
     to float32 first.
     """
     x = floats("x", x, ndim=(2,))
-    check_linear(x, weight, bias)
+    check_linear(x, weight, bias, norm, activation, added)
+    if norm is not None:
+        x = layer_norm(x, *norm)
     product = linear_in_groups(x, weight) if isinstance(weight, Whole) else x @ unpack(weight)
-    return product + (x.dtype.type(0) if bias is None else bias)
+    y = product + (x.dtype.type(0) if bias is None else bias)
+    if activation is not None:
+        y = FUNCTIONS[activation](y)
+    return y if added is None else y + added
 
 
 def linear_in_groups(x, weight):
@@ -197,6 +205,9 @@ def silu(x):
     wide = x.astype(np.float64)
     e = np.exp(-np.abs(wide))
     return (np.where(wide < 0, wide * e, wide) / (1 + e)).astype(x.dtype)
+
+
+FUNCTIONS = {"gelu": gelu, "gelu_erf": gelu_erf, "relu": relu, "silu": silu}
 
 
 @silent
@@ -285,15 +296,30 @@ def check_pages(q, pages, layer, start):
         raise ValueError(f"start: got {start} with {n} queries, pages of {held} positions given")
 
 
-def check_linear(x, weight, bias):
+def check_linear(x, weight, bias, norm, activation, added):
     wanted = np.float64 if weight.dtype == "float64" else np.float32
     if x.dtype != wanted:
         raise TypeError(
             f"x: got dtype {x.dtype}, {np.dtype(wanted)} was wanted for a weight in {weight.dtype}"
         )
-    if bias is not None and bias.dtype != x.dtype:
-        raise TypeError(f"bias: got dtype {bias.dtype}, {x.dtype} as in x was wanted")
     if x.shape[1] != weight.n_in:
         raise ValueError(f"x: got shape {x.shape}, [n, {weight.n_in}] was wanted")
-    if bias is not None and bias.shape != (weight.n_out,):
-        raise ValueError(f"bias: got shape {bias.shape}, [{weight.n_out}] was wanted")
+    if bias is not None:
+        check_like(x, "bias", bias, (weight.n_out,))
+    if norm is not None:
+        if not isinstance(norm, tuple) or len(norm) != 3 or not isinstance(norm[2], float):
+            raise TypeError(f"norm: got {norm}, (weight, bias, epsilon) was wanted")
+        check_like(x, "norm's weight", norm[0], (weight.n_in,))
+        check_like(x, "norm's bias", norm[1], (weight.n_in,))
+    if activation is not None and activation not in FUNCTIONS:
+        raise ValueError(f"activation: got {activation}, {' or '.join(FUNCTIONS)} was wanted")
+    if added is not None:
+        check_like(x, "added", added, (len(x), weight.n_out))
+
+
+def check_like(x, name, a, shape):
+    """Refuse an array of another dtype than x, or of another shape."""
+    if a.dtype != x.dtype:
+        raise TypeError(f"{name}: got dtype {a.dtype}, {x.dtype} as in x was wanted")
+    if a.shape != shape:
+        raise ValueError(f"{name}: got shape {a.shape}, {list(shape)} was wanted")

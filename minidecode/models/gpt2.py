@@ -5,6 +5,7 @@ V vocabulary. With the compiled kernels a token's logits are the same bit for bi
 are split into calls and whatever other sequences run beside them; with NumPy to rounding.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +22,10 @@ LONG = 256  # tokens in one pass that are worth a progress bar
 class Block:
     """One layer's weights; every matrix is packed [in, out]."""
 
-    ln_1: tuple[np.ndarray, np.ndarray]  # weight [d], bias [d]
+    ln_1: tuple[np.ndarray, np.ndarray, float]  # weight [d], bias [d], epsilon
     attn_c_attn: tuple[Packed, np.ndarray]  # d -> 3d
     attn_c_proj: tuple[Packed, np.ndarray]  # d -> d
-    ln_2: tuple[np.ndarray, np.ndarray]
+    ln_2: tuple[np.ndarray, np.ndarray, float]
     mlp_c_fc: tuple[Packed, np.ndarray]  # d -> n_inner
     mlp_c_proj: tuple[Packed, np.ndarray]  # n_inner -> d
 
@@ -55,8 +56,10 @@ class GPT2:
         self.head = weights.rows(EMBEDDING if tied else HEAD)  # [d, V]
         self.embedding = self.head if tied else weights.rows(EMBEDDING)
         self.wpe = weights.vector("wpe.weight")  # [n_positions, d]
-        self.blocks = [_read_block(weights, f"h.{i}.") for i in range(config.n_layer)]
-        self.ln_f = _read_vectors(weights, "ln_f")
+        epsilon = config.layer_norm_epsilon
+        self.blocks = [_read_block(weights, f"h.{i}.", epsilon) for i in range(config.n_layer)]
+        self.ln_f = _read_norm(weights, "ln_f", epsilon)
+        self._activation = ACTIVATIONS[config.activation_function]
         self._heads = 3, config.n_head, config.head_dim
         self._scales = [_attention_scale(config, layer) for layer in range(config.n_layer)]
 
@@ -76,7 +79,7 @@ class GPT2:
         for i, block in enumerate(self.blocks):
             for field in ("ln_1", "attn_c_attn", "attn_c_proj", "ln_2", "mlp_c_fc", "mlp_c_proj"):
                 name = field.replace("attn_", "attn.", 1).replace("mlp_", "mlp.")
-                weight, bias = getattr(block, field)
+                weight, bias, *_ = getattr(block, field)
                 yield f"h.{i}.{name}.weight", weight
                 yield f"h.{i}.{name}.bias", bias
         yield "ln_f.weight", self.ln_f[0]
@@ -113,41 +116,41 @@ class GPT2:
             return []
 
         positions = [np.arange(c.length, c.length + len(t)) for t, (_, c) in zip(tokens, spans)]
-        x = self.embedding.columns(np.concatenate(tokens))  # [n, d]
-        x = x + self.wpe[np.concatenate(positions)]
+        x = self.embedding.columns(_joined(tokens)) + self.wpe[_joined(positions)]  # [n, d]
         blocks = self.blocks if self.watch is None or end < LONG else self.watch(self.blocks)
         for layer, block in enumerate(blocks):
-            x += self._attend(x, block, layer, spans)
-            x += self._mlp(x, block)
-        ends = [rows.stop for rows, _ in spans]
-        wanted = [np.arange(end - count, end) for end, count in zip(ends, counts)]
-        wanted = np.concatenate(wanted)
+            x = self._attend(x, block, layer, spans)
+            x = self._mlp(x, block)
         # A row's norm needs no other row, so it comes last where the rest is not asked for.
-        states = self._norm(x if hidden else x[wanted], self.ln_f)  # [n or rows, d]
-        logits = linear(states[wanted] if hidden else states, self.head)  # [rows, V]
-        logits[:, self._unknown_ids] = -np.inf
+        states = layer_norm(x, *self.ln_f) if hidden else x
+        last = _joined([states[s.stop - count : s.stop] for (s, _), count in zip(spans, counts)])
+        last = last if hidden else layer_norm(last, *self.ln_f)
+        logits = linear(last, self.head)  # [rows, V]
+        if self._unknown_ids is not None:
+            logits[:, self._unknown_ids] = -np.inf
         for rows, cache in spans:  # last, so that an interrupted pass leaves them as they were
             cache.advance(rows.stop - rows.start)
-        split = np.split(logits, np.cumsum(counts)[:-1])
-        return list(zip(split, np.split(states, ends[:-1]))) if hidden else split
+        ends = itertools.accumulate(counts)
+        split = [logits[end - count : end] for end, count in zip(ends, counts)]
+        return [(row, states[s]) for row, (s, _) in zip(split, spans)] if hidden else split
 
     def _attend(self, x, block, layer, spans):
-        qkv = linear(self._norm(x, block.ln_1), *block.attn_c_attn)  # [n, d] -> [n, 3d]
-        q, k, v = qkv.reshape(len(x), *self._heads).swapaxes(0, 1)  # each [n, h, d/h]
+        """x + attention: each token's query meets the keys of the tokens up to it."""
+        qkv = linear(x, *block.attn_c_attn, norm=block.ln_1)  # [n, d] -> [n, 3d]
+        qkv = qkv.reshape(len(x), *self._heads).transpose(1, 2, 0, 3)  # [3, h, n, d/h]
         scale, heads = self._scales[layer], []
         for rows, cache in spans:
-            cache.write(layer, k[rows], v[rows])
-            heads.append(attention(q[rows], cache.pages, layer, cache.length, scale))
-        merged = heads[0] if len(heads) == 1 else np.concatenate(heads)
-        return linear(merged.reshape(x.shape), *block.attn_c_proj)  # [n, d] -> [n, d]
+            cache.write(layer, qkv[1:, :, rows])
+            q = qkv[0, :, rows].swapaxes(0, 1)  # [n, h, d/h]
+            heads.append(attention(q, cache.pages, layer, cache.length, scale))
+        return linear(
+            _joined(heads).reshape(x.shape), *block.attn_c_proj, added=x
+        )  # [n, d] -> [n, d]
 
     def _mlp(self, x, block):
-        activation = ACTIVATIONS[self.config.activation_function]
-        hidden = activation(linear(self._norm(x, block.ln_2), *block.mlp_c_fc))  # -> [n, n_inner]
-        return linear(hidden, *block.mlp_c_proj)  # [n, n_inner] -> [n, d]
-
-    def _norm(self, x, weights):
-        return layer_norm(x, *weights, self.config.layer_norm_epsilon)
+        """x + MLP: each token by itself."""
+        hidden = linear(x, *block.mlp_c_fc, norm=block.ln_2, activation=self._activation)
+        return linear(hidden, *block.mlp_c_proj, added=x)  # [n, n_inner] -> [n, d]
 
 
 def _attention_scale(config, layer):
@@ -155,27 +158,37 @@ def _attention_scale(config, layer):
     return scale / (layer + 1) if config.scale_attn_by_inverse_layer_idx else scale
 
 
+def _joined(parts):
+    """The parts behind each other; without a copy where there is one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _as_slice(ids):
-    """Ascending ids as a slice where they are one run, as in a padded vocabulary: far faster."""
-    if len(ids) and ids[-1] - ids[0] == len(ids) - 1:
+    """Ascending ids as a slice where they are one run, as in a padded vocabulary: far faster.
+
+    None where there are none.
+    """
+    if not len(ids):
+        return None
+    if ids[-1] - ids[0] == len(ids) - 1:
         return slice(int(ids[0]), int(ids[-1]) + 1)
     return ids
 
 
-def _read_vectors(weights, name):
-    return weights.vector(name + ".weight"), weights.vector(name + ".bias")
+def _read_norm(weights, name, epsilon):
+    return weights.vector(name + ".weight"), weights.vector(name + ".bias"), epsilon
 
 
 def _read_matrix(weights, name):
     return weights.matrix(name + ".weight"), weights.vector(name + ".bias")
 
 
-def _read_block(weights, prefix):
+def _read_block(weights, prefix, epsilon):
     return Block(
-        ln_1=_read_vectors(weights, prefix + "ln_1"),
+        ln_1=_read_norm(weights, prefix + "ln_1", epsilon),
         attn_c_attn=_read_matrix(weights, prefix + "attn.c_attn"),
         attn_c_proj=_read_matrix(weights, prefix + "attn.c_proj"),
-        ln_2=_read_vectors(weights, prefix + "ln_2"),
+        ln_2=_read_norm(weights, prefix + "ln_2", epsilon),
         mlp_c_fc=_read_matrix(weights, prefix + "mlp.c_fc"),
         mlp_c_proj=_read_matrix(weights, prefix + "mlp.c_proj"),
     )

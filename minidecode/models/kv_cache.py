@@ -48,19 +48,17 @@ class KVCache:
             self.pages.append(np.empty(self.page_shape, np.float32))
             self._owned.append(True)
 
-    def write(self, layer, keys, values):
-        """Put keys and values [n, h, head_dim] of one layer at positions length .. length+n.
+    def write(self, layer, keys_and_values):
+        """Put [2, h, n, head_dim] of one layer at positions length .. length+n.
 
         They count only once `advance` is called, after the last layer, so a pass that is
         interrupted leaves the cache as it was.
         """
-        done, n = 0, len(keys)
+        done, n = 0, keys_and_values.shape[2]
         while done < n:
-            i, at = divmod(self.length + done, PAGE)
+            page, at = divmod(self.length + done, PAGE)
             m = min(PAGE - at, n - done)
-            page = self.pages[i][layer]  # [2, h, PAGE, head_dim]
-            page[0, :, at : at + m] = keys[done : done + m].swapaxes(0, 1)
-            page[1, :, at : at + m] = values[done : done + m].swapaxes(0, 1)
+            self.pages[page][layer, :, :, at : at + m] = keys_and_values[:, :, done : done + m]
             done += m
 
     def advance(self, n):

@@ -119,6 +119,8 @@ def large_calls():
     yield "linear", (numbers(1, 300), pack(numbers(300, 1001)), numbers(1001))
     yield "linear", (numbers(29, 300), pack(numbers(300, 1001)))
     yield "linear", (numbers(29, 300).astype(float), pack(numbers(300, 1001).astype(float)))
+    norm = (numbers(300), numbers(300), 1e-5)
+    yield "linear", (numbers(9, 300), pack(numbers(300, 999)), None, norm, "gelu", numbers(9, 999))
     yield "attention", (numbers(65, 3, 40), [numbers(1, 2, 3, 100, 40)], 0, 30, 0.1)
     yield "layer_norm", (numbers(300, 768), numbers(768), numbers(768), 1e-5)
     for name in ("gelu", "gelu_erf", "relu", "silu"):

@@ -54,6 +54,18 @@ def calls():
     yield "linear", (np.zeros((2, 5)), w)
     for shape in ((), (4,), (6,), (1, 5), (5, 1)):
         yield "linear", (x, w, np.zeros(shape))
+    for norm in (5, "ab", [], (v,), (v, v), (v, v, None), (v, v, 1e-5, 1), {}):
+        yield "linear", (x, w, None, norm)
+    for shape in ((), (1,), (3,), (5,), (1, 4)):
+        yield "linear", (x, w, None, (np.zeros(shape), v, 1e-5))
+        yield "linear", (x, w, None, (v, np.zeros(shape), 1e-5))
+    yield "linear", (x, w, None, (v.astype(single), v, 1e-5))
+    yield "linear", (x, w, None, (v, v.astype(single), 1e-5))
+    for activation in ("", "tanh", "gelu_new", 1, v.sum()):
+        yield "linear", (x, w, None, None, activation)
+    for shape in ((), (5,), (10,), (1, 5), (2, 4), (5, 2), (2, 5, 1)):
+        yield "linear", (x, w, None, None, None, np.zeros(shape))
+    yield "linear", (x, w, None, None, None, np.zeros((2, 5), single))
     for shape in ((), (1,), (3,), (5,), (1, 4)):
         yield "layer_norm", (x, np.zeros(shape), v, 1e-5)
         yield "layer_norm", (x, v, np.zeros(shape), 1e-5)
@@ -128,7 +140,14 @@ def test_twins_have_one_signature(name):
             "start": 0,
             "scale": 1.0,
         },
-        "linear": {"x": np.zeros((1, 2)), "weight": pack(np.zeros((2, 3))), "bias": np.zeros(3)},
+        "linear": {
+            "x": np.zeros((1, 2)),
+            "weight": pack(np.zeros((2, 3))),
+            "bias": np.zeros(3),
+            "norm": (np.zeros(2), np.zeros(2), 1e-5),
+            "activation": "gelu",
+            "added": np.zeros((1, 3)),
+        },
         "layer_norm": {
             "x": np.zeros((1, 2)),
             "weight": np.zeros(2),

@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from kernels.cases import both, compiled, linear_arguments, native, no_warnings, search
+from hypothesis import strategies as st
+from kernels.cases import (
+    LAYOUTS,
+    both,
+    compiled,
+    laid_out,
+    linear_arguments,
+    native,
+    no_warnings,
+    search,
+)
 
 from minidecode.kernels import pack
 
@@ -45,6 +55,35 @@ def test_linear_of_a_row_is_the_same_bits_alone(arguments):
     together = native.linear(x, pack(w), bias)
     for i in range(len(x)):
         assert np.array_equal(native.linear(x[i : i + 1], pack(w), bias)[0], together[i])
+
+
+@both
+@search(80)
+@given(
+    arguments=linear_arguments(),
+    layout=st.sampled_from(LAYOUTS),
+    activation=st.sampled_from([None, "gelu", "gelu_erf", "relu", "silu"]),
+    dtype=st.sampled_from([None, "float16", "int8", "int4"]),
+    seed=st.integers(0, 99),
+)
+def test_what_a_block_does_around_a_product_is_the_same_in_one_call(
+    kernels, arguments, layout, activation, dtype, seed
+):
+    x, w, bias = arguments
+    if dtype is not None:
+        x, w, bias = (None if a is None else a.astype(np.float32) for a in arguments)
+    weight, rng = pack(w, dtype), np.random.default_rng(seed)
+    n_in, n_out = w.shape
+    gain, shift = (laid_out(rng.standard_normal(n_in).astype(x.dtype), layout) for _ in range(2))
+    added = laid_out(rng.standard_normal((len(x), n_out)).astype(x.dtype), layout)
+    copies = [a.copy() for a in (x, gain, shift, added)]
+
+    y = kernels.linear(kernels.layer_norm(x, gain, shift, 1e-5), weight, bias)
+    y = added + (y if activation is None else getattr(kernels, activation)(y))
+    norm = (gain, shift, 1e-5)
+    at_once = kernels.linear(x, weight, bias, norm=norm, activation=activation, added=added)
+    assert np.array_equal(at_once, y) and at_once.dtype == x.dtype
+    assert all(map(np.array_equal, (x, gain, shift, added), copies))
 
 
 @both

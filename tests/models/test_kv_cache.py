@@ -248,7 +248,7 @@ def test_keys_and_values_land_at_their_positions():
     for part in (held[:, :30], held[:, 30:]):
         n = part.shape[1]
         cache.reserve(n)
-        cache.write(1, *part)
+        cache.write(1, part.swapaxes(1, 2))
         cache.advance(n)
     stored = np.concatenate([page[1] for page in cache.pages], axis=2)  # [2, h, t, head_dim]
     assert np.array_equal(stored[:, :, :40].swapaxes(1, 2), held)
