@@ -72,7 +72,7 @@ struct Pool {
             uint64_t t = ticket.load(std::memory_order_acquire);
             const uint32_t chunks = (t >> 16) & 0xffff, next = t & 0xffff;
             if (uint32_t(t >> 32) != serial || next >= chunks) return;
-            const uint32_t taken = std::max<uint32_t>((chunks - next) / (2 * num_threads()), 1);
+            const uint32_t taken = std::max<uint32_t>((chunks - next) / num_threads(), 1);
             if (!ticket.compare_exchange_weak(t, t + taken, std::memory_order_acq_rel)) continue;
             work.load(std::memory_order_relaxed)(context.load(std::memory_order_relaxed), next,
                                                  next + taken);
