@@ -2,9 +2,8 @@
 
 import contextlib
 import json
-import tempfile
 
-from .measuring import add_output, check_peers
+from .measuring import add_output, check_gguf, llama_cpp_engines, start_engines
 from .shared import (
     DEFAULT_DRAFT,
     add_dtype,
@@ -42,6 +41,12 @@ def add(kinds):
     )
     parser.add_argument("--k", default="1,2,4,6,8", metavar="K,K..", help="tokens drafted a round")
     parser.add_argument("--temperatures", default="0,1", metavar="T,T..", help="default: 0,1")
+    parser.add_argument(
+        "--verify",
+        default="token,block",
+        metavar="RULE,RULE",
+        help="rules of verification, of token and block; default: both, where chance has a part",
+    )
     parser.add_argument("--max-new-tokens", type=int, default=64, metavar="N")
     parser.add_argument("--prompts", type=int, default=4, metavar="N", help="texts of each kind")
     add_dtype(parser, "draft_dtype", "the draft")
@@ -76,6 +81,7 @@ def run(args):
             [tokenizer.encode(prompt) for prompt in speculation.PROMPTS[: args.prompts]],
             lengths=lengths,
             temperatures=temperatures,
+            rules=tuple(rule.strip() for rule in args.verify.split(",")),
             max_new_tokens=args.max_new_tokens,
             peers=peers,
             progress=progress_bar(),
@@ -86,55 +92,6 @@ def run(args):
         print(json.dumps(names | measured))
     else:
         print_results(names | measured)
-
-
-def check_gguf(args):
-    """The GGUF files of the target; an error for what of --peers is missing."""
-    from ..errors import InputError
-    from ..measure import llama_cpp, peers
-
-    installed, program = peers.is_installed(peers.Assisted), "llama-speculative-simple"
-    gguf = check_peers(args, installed, "transformers is missing", program)
-    if not gguf:
-        refuse_without_effect(args, ("draft_gguf",), "without --peers and --llama-cpp")
-        return []
-    if args.draft_gguf is None:
-        raise InputError("--draft-gguf: got none, the draft's file for llama.cpp was wanted")
-    llama_cpp.find_program(args.llama_cpp, "llama-bench")  # which decodes plainly
-    llama_cpp.check_file(args.draft_gguf, "--draft-gguf")
-    return gguf
-
-
-def start_engines(args, stack):
-    """((target, tokenizer), peers); transformers reads the grown target from a directory."""
-    from .. import kernels
-    from ..measure import peers
-    from ..measure.inflate import load_inflated, write_inflated
-    from ..models.loading import find
-
-    if not (args.peers and peers.is_installed(peers.Assisted)):
-        if args.like is None:
-            return load(args.model, args.dtype), []
-        dtype = args.dtype or "float32"
-        return load_inflated(args.model, args.like, dtype=dtype, progress=progress_bar()), []
-    directory = find(args.model)
-    if args.like is not None:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        write_inflated(args.model, args.like, directory, progress=progress_bar())
-    assisted = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
-    return load(directory, args.dtype), [assisted]
-
-
-def llama_cpp_engines(args, gguf, tokenizer, lengths):
-    """llama.cpp on each file of the target, drafting as many tokens as we do."""
-    from .. import kernels
-    from ..measure.llama_cpp import LlamaSpeculative
-
-    threads = kernels.num_threads() or 1
-    return [
-        LlamaSpeculative(args.llama_cpp, file, args.draft_gguf, threads, tokenizer, lengths)
-        for file in gguf
-    ]
 
 
 def print_results(measured):

@@ -10,6 +10,8 @@ from .comparing import METHODS, as_json, measure
 from .shared import DEFAULT_DRAFT, add_dtype, add_jobs, add_model, print_table, read_prompts
 
 HEADS = {name: head for name, (head, _) in compare.HEADINGS.items()}
+BLOCKS = tuple(HEADS)[:5], tuple(HEADS)[5:]  # of columns, so that a table fits 100 of them
+HUMAN = "(human text)"
 
 
 def add(subparsers):
@@ -18,7 +20,8 @@ def add(subparsers):
         help="decoders side by side: variety, repetition, likelihood, speed",
         description="Write texts with several methods and measure them: entropy in bits, distinct "
         "n-grams and the share inside repeated 4-grams, all of words; perplexity under the model; "
-        "speed. Means over the seeds with standard errors; what has no error has no chance in it.",
+        "speed. Means over the seeds with standard errors; what has no error has no chance in it. "
+        "The last line is of human text, the beginnings of held-out stories.",
     )
     parser.set_defaults(run=run)
     parser.add_argument(
@@ -62,26 +65,31 @@ def run(args):
         ignore_eos=args.ignore_eos,
         jobs=args.jobs,
     )
-    compared = measured.compared
+    rows = [(method.label, estimates) for method, estimates in measured.compared]
+    rows.append((HUMAN, measured.human))
     if args.json:
         print(json.dumps(as_json(measured)))
     elif args.csv:
-        write_csv(compared)
+        write_csv(rows)
     else:
-        print_table([("", *HEADS.values()), *map(table_row, compared)])
+        print_blocks(rows)
 
 
-def write_csv(compared):
+def print_blocks(rows):
+    """The columns in two tables, one below the other."""
+    for number, names in enumerate(BLOCKS):
+        if number:
+            print()
+        heads = ("", *(HEADS[name] for name in names))
+        print_table([heads, *([label, *map(cell, map(found.get, names))] for label, found in rows)])
+
+
+def write_csv(rows):
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["method", *(n for name in HEADS for n in (name, f"{name}_error"))])
-    for method, estimates in compared:
+    for label, estimates in rows:
         cells = (c for n in HEADS for c in (estimates[n].mean, estimates[n].standard_error))
-        writer.writerow([method.label, *("" if cell is None else cell for cell in cells)])
-
-
-def table_row(compared):
-    method, estimates = compared
-    return [method.label, *(cell(estimates[name]) for name in HEADS)]
+        writer.writerow([label, *("" if cell is None else cell for cell in cells)])
 
 
 def cell(estimate):

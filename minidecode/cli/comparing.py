@@ -17,6 +17,7 @@ class Measured:
 
     names     {"model": name, and "draft" or "amateur" where there was one}
     compared  as `compare.compare` returns it
+    human     the same columns of what people wrote
     """
 
     names: dict[str, str]
@@ -24,6 +25,7 @@ class Measured:
     seeds: int
     max_new_tokens: int
     compared: list
+    human: dict
 
 
 def measure(
@@ -69,7 +71,8 @@ def measure(
             executor=executor,
             **options,
         )
-    return Measured(names, tuple(prompts), seeds, max_new_tokens, compared)
+    human = compare.human(target, tokenizer, texts=len(prompts), max_new_tokens=max_new_tokens)
+    return Measured(names, tuple(prompts), seeds, max_new_tokens, compared, human)
 
 
 def second_models(methods, model, **given):
@@ -102,4 +105,5 @@ def as_json(measured):
         "seeds": measured.seeds,
         "max_new_tokens": measured.max_new_tokens,
         "methods": rows,
+        "human": {name: estimate.mean for name, estimate in measured.human.items()},
     }

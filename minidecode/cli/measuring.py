@@ -1,8 +1,10 @@
 """What the benchmarks share: the options that name other engines, and the checks of them."""
 
+import tempfile
+
 from ..errors import InputError, MinidecodeError
 from ..kernels import DTYPES
-from .shared import is_given, refuse_without_effect
+from .shared import is_given, load, progress_bar, refuse_without_effect
 
 LLAMA_CPP = ("llama_cpp", "gguf")
 
@@ -59,3 +61,51 @@ def check_peers(args, installed, missing, program):
         raise InputError("--gguf: got no file, one or more for llama.cpp was wanted")
     llama_cpp.find_program(args.llama_cpp, program)
     return llama_cpp.check_files(args.gguf)
+
+
+def check_gguf(args):
+    """The GGUF files of the target; an error for what of --peers is missing."""
+    from ..measure import llama_cpp, peers
+
+    installed, program = peers.is_installed(peers.Assisted), "llama-speculative-simple"
+    gguf = check_peers(args, installed, "transformers is missing", program)
+    if not gguf:
+        refuse_without_effect(args, ("draft_gguf",), "without --peers and --llama-cpp")
+        return []
+    if args.draft_gguf is None:
+        raise InputError("--draft-gguf: got none, the draft's file for llama.cpp was wanted")
+    llama_cpp.find_program(args.llama_cpp, "llama-bench")  # which decodes plainly
+    llama_cpp.check_file(args.draft_gguf, "--draft-gguf")
+    return gguf
+
+
+def start_engines(args, stack):
+    """((target, tokenizer), peers); transformers reads the grown target from a directory."""
+    from .. import kernels
+    from ..measure import peers
+    from ..measure.inflate import load_inflated, write_inflated
+    from ..models.loading import find
+
+    if not (args.peers and peers.is_installed(peers.Assisted)):
+        if args.like is None:
+            return load(args.model, args.dtype), []
+        dtype = args.dtype or "float32"
+        return load_inflated(args.model, args.like, dtype=dtype, progress=progress_bar()), []
+    directory = find(args.model)
+    if args.like is not None:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        write_inflated(args.model, args.like, directory, progress=progress_bar())
+    assisted = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
+    return load(directory, args.dtype), [assisted]
+
+
+def llama_cpp_engines(args, gguf, tokenizer, lengths):
+    """llama.cpp on each file of the target, drafting as many tokens as we do."""
+    from .. import kernels
+    from ..measure.llama_cpp import LlamaSpeculative
+
+    threads = kernels.num_threads() or 1
+    return [
+        LlamaSpeculative(args.llama_cpp, file, args.draft_gguf, threads, tokenizer, lengths)
+        for file in gguf
+    ]

@@ -98,7 +98,7 @@ def add_draft(parser):
     )
     parser.add_argument("--schedule", help="constant (default), heuristic or auto: how K changes")
     parser.add_argument(
-        "--verify", metavar="RULE", help="token (default) or block: which drafts are kept"
+        "--verify", metavar="RULE", help="block (default) or token: which drafts are kept"
     )
     parser.add_argument(
         "--coupled",

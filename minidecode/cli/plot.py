@@ -6,8 +6,10 @@ import sys
 from ..decoding import warp
 from ..errors import InputError, MinidecodeError
 from ..measure.prompts import PROMPTS
+from ..measure.shapes import find_shape
 from ..models.config import read_json
 from .comparing import as_json, measure
+from .measuring import dtypes, llama_cpp_engines
 from .shared import (
     DEFAULT_DRAFT,
     DEFAULT_MODEL,
@@ -21,27 +23,34 @@ from .shared import (
     refuse_without_effect,
 )
 
+STORIES = 4  # held-out ones, on which the overlap of target and draft is measured
 PLOTS = {
-    "runtime": "time per prompt against the number of drafts, with plain decoding and theory",
+    "runtime": "time per text against the number of drafts, with plain decoding and theory",
     "probability": "token probabilities of beam search's text and of a human one",
     "repetition": "probability of a phrase against how often it has been repeated",
     "filters": "what each setting, such as top-p, leaves of a distribution",
     "acceptance": "acceptance by place of the draft, and tokens a pass",
     "metrics": "the table of `minidecode compare` as a chart",
+    "speed": "tokens/s of each storage type, plain and speculative, beside other engines",
 }
 MODEL = {"model": (str, f"default: {DEFAULT_MODEL}")}
 SPECULATION = {
     **MODEL,
     "draft": (str, f"default: {DEFAULT_DRAFT}"),
-    "k": (str, "tokens drafted a round, as in 1,2,4 (default: 1 to 10)"),
+    "k": (str, "tokens drafted a round, as in 1,2,4"),
     "temperatures": (str, "as in 0,1 (the default)"),
     "max_new_tokens": (int, "length of a text (default: 64)"),
+}
+COST = {
+    "prompts": (int, "how many texts, 1 to 8 (default: 4)"),
+    "like": (str, "the cost of gpt2 (the default), gpt2-medium, gpt2-large, or none: as it is"),
+    "dtype": (str, "how the target is stored, as in float32,int8"),
 }
 OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what measures
     "runtime": {
         **SPECULATION,
-        "prompts": (int, "how many, 1 to 8 (default: 4)"),
-        "like": (str, "grow the model to gpt2, gpt2-medium or gpt2-large first"),
+        **COST,
+        "verify": (str, "rules of verification (default: token,block)"),
     },
     "probability": {
         **MODEL,
@@ -60,7 +69,11 @@ OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what m
         **MODEL,
         "context": (list, "text to go on from; repeatable (default: a flat and a peaked one)"),
     },
-    "acceptance": {**SPECULATION, "prompts": (int, "how many, 1 to 8 (default: 8)")},
+    "acceptance": {
+        **SPECULATION,
+        "prompts": (int, "how many, 1 to 8 (default: 8)"),
+        "verify": (str, "the rule of verification (default: token)"),
+    },
     "metrics": {
         **MODEL,
         "draft": (str, f"of speculative methods ({DEFAULT_DRAFT} for the default model)"),
@@ -68,6 +81,13 @@ OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what m
         "method": (list, "as for `minidecode compare`; repeatable (default: its methods)"),
         "seeds": (int, "default: 3"),
         "max_new_tokens": (int, "default: 100"),
+    },
+    "speed": {
+        **SPECULATION,
+        **COST,
+        "llama_cpp": (str, "the directory of llama.cpp's programs, to stand beside ours"),
+        "gguf": (list, "a file that llama.cpp reads the same target from; repeatable"),
+        "draft_gguf": (str, "the file of the draft for llama.cpp"),
     },
 }
 
@@ -190,37 +210,89 @@ def filters(args):
 
 
 def runtime(args):
+    return cost(args, k="1,2,4,6,8", types="float32,int8", rules=args.verify or "token,block")
+
+
+def speed(args):
+    return cost(args, k="4,6", types="float32,float16,int8,int4", rules="block")
+
+
+def cost(args, *, k, types, rules):
+    """What texts cost with the target stored in each type, by itself and with drafts."""
+    from ..measure.inflate import load_inflated
     from ..measure.speculation import measure_speculation
 
-    return speculation(args, measure_speculation, n_prompts=4)
+    like = None if args.like == "none" else args.like or "gpt2"
+    if like is not None:
+        find_shape(like)
+    args.dtype = args.dtype or types
+    names, n_prompts, options = speculation(args, k, n_prompts=4)
+    gguf = check_llama_cpp(args, options["temperatures"]) if args.kind == "speed" else []
+    options["rules"] = tuple(rule.strip() for rule in rules.split(","))
+    draft, _ = load(names["draft"])
+    runs = []
+    for dtype in dtypes(args):
+        if like is None:
+            target, tokenizer = load(names["model"], dtype)
+        else:
+            target, tokenizer = load_inflated(
+                names["model"], like, dtype=dtype, progress=progress_bar()
+            )
+        prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
+        peers = llama_cpp_engines(args, gguf, tokenizer, options["lengths"]) if not runs else []
+        measured = measure_speculation(
+            target, draft, prompts, peers=peers, progress=progress_bar(), **options
+        )
+        runs.append({"dtype": dtype} | measured)
+    return names | {"like": like}, {"runs": runs}
+
+
+def check_llama_cpp(args, temperatures):
+    """The GGUF files of the target, checked; an error for a part of what llama.cpp needs."""
+    from ..measure import llama_cpp
+
+    if args.llama_cpp is None:
+        refuse_without_effect(args, ("gguf", "draft_gguf"), "without --llama-cpp")
+        return []
+    if not args.gguf or args.draft_gguf is None or 0 not in temperatures:
+        raise InputError(
+            "--llama-cpp: wants --gguf and --draft-gguf, files of target and draft, and "
+            "temperature 0 among --temperatures"
+        )
+    for program in ("llama-speculative-simple", "llama-bench"):
+        llama_cpp.find_program(args.llama_cpp, program)
+    llama_cpp.check_file(args.draft_gguf, "--draft-gguf")
+    return llama_cpp.check_files(args.gguf)
 
 
 def acceptance(args):
+    from ..measure.quality import TEXTS, split_documents
     from ..plots.data import acceptance
 
-    return speculation(args, acceptance, n_prompts=8)
+    names, n_prompts, options = speculation(args, "1,2,3,4,5,6,7,8,9,10", n_prompts=8)
+    options |= given(args, verify="verify")
+    (target, tokenizer), (draft, _) = load(names["model"]), load(names["draft"])
+    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
+    stories = split_documents(TEXTS["stories"].read_text(encoding="utf-8"))[:STORIES]
+    most = min(target.n_positions, draft.n_positions, 256)
+    others = [tokenizer.encode(story)[:most] for story in stories]
+    return names, acceptance(
+        target, draft, prompts, others=others, progress=progress_bar(), **options
+    )
 
 
-def speculation(args, measure, n_prompts):
-    from ..measure.inflate import load_inflated
-
+def speculation(args, k, n_prompts):
+    """What the pictures of speculation share: (names, number of prompts, options)."""
     names = {"model": args.model or DEFAULT_MODEL, "draft": args.draft or DEFAULT_DRAFT}
-    names["like"] = getattr(args, "like", None)
     n_prompts = n_prompts if args.prompts is None else args.prompts
     if not 1 <= n_prompts <= len(PROMPTS):
         raise InputError(f"--prompts: got {n_prompts}, 1 to {len(PROMPTS)} was wanted")
     options = given(args, max_new_tokens="max_new_tokens")
     if options.get("max_new_tokens", 2) < 2:
         raise InputError(f"--max-new-tokens: got {args.max_new_tokens}, at least 2 was wanted")
-    options["lengths"] = numbers("--k", args.k or "1,2,3,4,5,6,7,8,9,10", int)
+    options["lengths"] = numbers("--k", args.k or k, int)
     options["temperatures"] = numbers("--temperatures", args.temperatures or "0,1", float)
-    if names["like"] is None:
-        target, tokenizer = load(names["model"])
-    else:
-        target, tokenizer = load_inflated(names["model"], args.like, progress=progress_bar())
-    draft, _ = load(names["draft"])
-    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
-    return names, measure(target, draft, prompts, progress=progress_bar(), **options)
+    return names, n_prompts, options
 
 
 def metrics(args):
@@ -243,4 +315,5 @@ MEASURE = {
     "filters": filters,
     "acceptance": acceptance,
     "metrics": metrics,
+    "speed": speed,
 }

@@ -25,6 +25,7 @@ from ..speculation.rounds import acceptance
 from . import metrics
 from .metrics import token_logprobs
 from .prompts import PROMPTS as PROMPTS
+from .quality import TEXTS, split_documents
 
 _WARP = {name: row.parse for name, row in WARP_OPTIONS.items()}
 _PENALTIES = {name: _WARP[name] for name, row in WARP_OPTIONS.items() if not row.shapes}
@@ -64,6 +65,7 @@ HEADINGS = {  # of each column: as the head of a table, and in words
     "acceptance_rate": ("accepted", "drafts accepted"),
 }
 COLUMNS = tuple(HEADINGS)
+OPENING = 6  # tokens of a human text that are given, as many as a short prompt has
 
 
 @dataclass(frozen=True)
@@ -237,17 +239,41 @@ def summary(texts):
     together: perplexity by token, speed by second, acceptance by drafted token.
     """
     results = [result for result, _ in texts]
-    logprobs = np.concatenate([found for _, found in texts])
     n_tokens = sum(len(result.tokens) for result in results)
     seconds = sum(result.stats["seconds"] for result in results)
     counts = [(r.stats.get("drafted", 0), r.stats.get("accepted", 0)) for r in results]
-    found = {}
-    for name, measure in MEASURES.items():
-        values = [measure(metrics.words(result.text)) for result in results]
-        found[name] = Estimate.of(values).mean
-    with np.errstate(over="ignore"):
-        found["perplexity"] = float(np.exp(-logprobs.mean())) if n_tokens else None
-    found["tokens"] = n_tokens / len(results)
+    found = _likeness([result.text for result in results], [found for _, found in texts])
     found["tokens_per_second"] = n_tokens / seconds if n_tokens else None
     _, _, found["acceptance_rate"] = acceptance(counts)
+    return found
+
+
+def human(target, tokenizer, *, texts=8, max_new_tokens=100):
+    """{column: Estimate} of text that people wrote, measured as that of a decoder.
+
+    Of each of the first held-out stories of measure/texts, as many as `texts`, the first OPENING
+    tokens are the prompt and up to max_new_tokens after them the text. Nobody decoded it, so it has
+    no speed, and it is one, so it has no error.
+    """
+    most = min(max_new_tokens, target.n_positions - OPENING)
+    continuations, logprobs = [], []
+    for document in split_documents(TEXTS["stories"].read_text(encoding="utf-8"))[:texts]:
+        ids = tokenizer.encode(document)
+        prompt, rest = ids[:OPENING], ids[OPENING : OPENING + most]
+        continuations.append(tokenizer.decode(rest))
+        logprobs.append(token_logprobs(target, prompt, rest))
+    found = dict.fromkeys(COLUMNS) | _likeness(continuations, logprobs)
+    return {name: Estimate(value, None) for name, value in found.items()}
+
+
+def _likeness(texts, logprobs):
+    """What texts are like: all of COLUMNS that does not depend on who wrote them, and how."""
+    found = {}
+    for name, measure in MEASURES.items():
+        values = [measure(metrics.words(text)) for text in texts]
+        found[name] = Estimate.of(values).mean
+    together = np.concatenate(logprobs)
+    with np.errstate(over="ignore"):
+        found["perplexity"] = float(np.exp(-together.mean())) if len(together) else None
+    found["tokens"] = len(together) / len(texts)
     return found

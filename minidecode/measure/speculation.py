@@ -19,7 +19,7 @@ from ..decoding.step import Step
 from ..decoding.warp import Warp
 from ..errors import InputError, MinidecodeError
 from ..speculation.drafts import PromptLookupDraft
-from ..speculation.loop import speculative
+from ..speculation.loop import RULES, speculative
 from ..speculation.rounds import Round, speculation_stats
 from ..speculation.theory import predicted_speedup
 from .prompts import PROMPTS as PROMPTS
@@ -32,17 +32,24 @@ LOOKUP = 4  # tokens that prompt lookup drafts
 class Way:
     """How texts are written: the engine, plain decoding or what it drafts, and how many tokens.
 
-    k is set where their number is constant, by our own engine's draft model or a peer's.
+    k is set where their number is constant, by our own engine's draft model or a peer's; rule is
+    the rule of verification.
     """
 
     name: str  # plain, auto, prompt lookup, or k 4 and the like
     engine: str = "minidecode"
     k: int | None = None
+    rule: str = "token"
 
     @classmethod
-    def constant(cls, k: int, engine: str = "minidecode") -> "Way":
+    def constant(cls, k: int, engine: str = "minidecode", rule: str = "token") -> "Way":
         """Always k drafted tokens."""
-        return cls(f"k {k}", engine, k)
+        return cls(f"k {k}{_suffix(rule)}", engine, k, rule)
+
+    @classmethod
+    def auto(cls, rule: str = "token") -> "Way":
+        """As many as pay."""
+        return cls(f"auto{_suffix(rule)}", rule=rule)
 
     @property
     def is_peer(self) -> bool:
@@ -51,6 +58,10 @@ class Way:
     @property
     def label(self) -> str:
         return f"{self.engine}, {self.name}" if self.is_peer else self.name
+
+
+def _suffix(rule):
+    return "" if rule == "token" else f", {rule}"
 
 
 PLAIN = Way("plain")
@@ -123,13 +134,15 @@ def measure_speculation(
     *,
     lengths=LENGTHS,
     temperatures=(0.0, 1.0),
+    rules=("token",),
     max_new_tokens=64,
     peers=(),
     progress=None,
 ):
     """Write a text for each of `prompts` (lists of ids) in every way -> a dict, ready for JSON.
 
-    The ways are plain, each constant k of `lengths`, auto, and prompt lookup; and of each of the
+    The ways are plain, each constant k of `lengths` and auto with each of the rules of
+    verification (token, block), and prompt lookup; and of each of the
     peers (`peers.Assisted`, `peers.LlamaSpeculative`) its plain and assisted ones, greedy only.
     Texts run to max_new_tokens, past end tokens. progress: tqdm or a class like it.
     Errors: `InputError` for settings; `MinidecodeError` if a greedy text of speculation is not that
@@ -137,8 +150,10 @@ def measure_speculation(
     """
     if not prompts or not lengths or min(lengths) < 1:
         raise InputError(f"k: got {list(lengths)} for {len(prompts)} prompts, 1 or more was wanted")
+    if not rules or not set(rules) <= RULES.keys():
+        raise InputError(f"verify: got {list(rules)}, some of {', '.join(RULES)} were wanted")
     warps = {temperature: Warp(temperature=temperature) for temperature in temperatures}
-    ours = _ways(target, draft, lengths, max_new_tokens)
+    ours = _ways(target, draft, lengths, rules, max_new_tokens)
     theirs = {}
     for peer in peers:
         theirs |= peer.ways(max_new_tokens)
@@ -162,12 +177,12 @@ def measure_speculation(
         "prompts": len(prompts),
         "max_new_tokens": max_new_tokens,
         "results": [
-            summary(temperature, written, lengths) for temperature, written in texts.items()
+            summary(temperature, written, lengths, rules) for temperature, written in texts.items()
         ],
     }
 
 
-def _ways(target, draft, lengths, max_new_tokens):
+def _ways(target, draft, lengths, rules, max_new_tokens):
     """`Way` -> function (prompt, warp, seed) that writes a text."""
 
     def write_text(prompt, warp, seed, draft=None, max_new_tokens=max_new_tokens, **options):
@@ -178,12 +193,13 @@ def _ways(target, draft, lengths, max_new_tokens):
 
     with_draft = functools.partial(write_text, draft=draft)
     lookup = functools.partial(write_text, draft=PromptLookupDraft(), num_draft_tokens=LOOKUP)
-    return {
-        PLAIN: write_text,
-        **{Way.constant(k): functools.partial(with_draft, num_draft_tokens=k) for k in lengths},
-        Way("auto"): functools.partial(with_draft, schedule="auto"),
-        Way("prompt lookup"): lookup,
-    }
+    ways = {PLAIN: write_text}
+    for rule in rules:
+        for k in lengths:
+            way = functools.partial(with_draft, num_draft_tokens=k, verify=rule)
+            ways[Way.constant(k, rule=rule)] = way
+        ways[Way.auto(rule)] = functools.partial(with_draft, schedule="auto", verify=rule)
+    return ways | {Way("prompt lookup"): lookup}
 
 
 def _check_same(plain, text, name, prompt):
@@ -195,12 +211,18 @@ def _check_same(plain, text, name, prompt):
             )
 
 
-def summary(temperature, texts, lengths):
+def summary(temperature, texts, lengths, rules=("token",)):
     """The figures of one temperature. texts: `Way` -> a text (`Text`, `Sums`) for each prompt."""
-    constant = [text for k in lengths for text in texts[Way.constant(k)]]
-    rounds = [step for text in constant for step in text.steps]
-    acceptance = speculation_stats(rounds, 0)["acceptance_by_position"]
-    draft_seconds, pass_seconds = costs(texts[PLAIN], constant)
+    constant = {
+        rule: [text for k in lengths for text in texts[Way.constant(k, rule=rule)]]
+        for rule in rules
+    }
+    acceptance = {
+        rule: speculation_stats([step for text in written for step in text.steps], 0)
+        for rule, written in constant.items()
+    }
+    acceptance = {rule: stats["acceptance_by_position"] for rule, stats in acceptance.items()}
+    draft_seconds, pass_seconds = costs(texts[PLAIN], itertools.chain(*constant.values()))
     sums = {
         way: [text.sums() if isinstance(text, Text) else text for text in written]
         for way, written in texts.items()
@@ -212,12 +234,14 @@ def summary(temperature, texts, lengths):
         if temperature == 0:
             found["same text as plain"] = _share_alike(written, sums[PLAIN])
         if way.k is not None and not way.is_peer:
+            found["rule"] = way.rule
             found["predicted speed-up"] = predicted_speedup(
-                acceptance, way.k, draft_seconds, pass_seconds
+                acceptance[way.rule], way.k, draft_seconds, pass_seconds
             )
     return {
         "temperature": temperature,
-        "acceptance by position": acceptance,
+        "acceptance by position": acceptance[rules[0]],
+        "acceptance by position and rule": acceptance,
         "draft step, ms": draft_seconds and 1e3 * draft_seconds,
         "pass over n, ms": {
             n: 1e3 * pass_seconds[n] for n in (1, *(k + 1 for k in lengths)) if n in pass_seconds
@@ -259,6 +283,7 @@ def figures(texts, plain):
         "tokens/s": _median([rate for rate, _ in pairs if rate]),
         "speed-up": _median([rate / other for rate, other in pairs if rate and other]),
         "seconds a text": seconds / len(texts),
+        "standard error, seconds": _standard_error([text.seconds for text in texts]),
         "tokens/pass": total("tokens", texts) / passes,
     }
     drafted, accepted = total("drafted", texts), total("accepted", texts)
@@ -276,6 +301,11 @@ def total(name, texts):
     """The sum of one field of the `Sums`; None where any of them has none."""
     values = [getattr(sums, name) for sums in texts]
     return None if None in values else sum(values)
+
+
+def _standard_error(values):
+    """Of their mean; None for fewer than two."""
+    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
 
 
 def _median(values):

@@ -19,7 +19,6 @@ from ..measure.metrics import token_logprobs
 from ..models.labels import Spelling
 from ..speculation.loop import speculative
 from ..speculation.rounds import by_position, speculation_stats
-from ..speculation.theory import expected_tokens
 
 # Brothers Grimm, "The Fox and the Geese" (1815), from Household Tales, translated by Margaret Hunt
 # (1884; Project Gutenberg 5314), in the public domain. The embedded pair was not trained on it.
@@ -93,7 +92,10 @@ def probability(
 
     return {
         "prompt": text[:end].lstrip(),
-        "texts": [part(f"beam search, {num_beams} beams", best.tokens), part("human", human)],
+        "texts": [
+            part(f"beam search, {num_beams} beams", best.tokens),
+            part("the human text", human),
+        ],
     }
 
 
@@ -174,8 +176,10 @@ def acceptance(
     prompts,
     *,
     lengths,
+    others=(),
     temperatures=(0.0, 1.0),
     max_new_tokens=64,
+    verify="token",
     seed=0,
     progress=None,
 ):
@@ -183,7 +187,10 @@ def acceptance(
 
     A text for each of `prompts` (lists of ids), temperature and k of `lengths`. Acceptance at a
     place is among drafts whose predecessors were all accepted; `tested` counts those. Rounds that
-    begin with no room for k + 1 tokens are left out. progress: tqdm or a class like it.
+    begin with no room for k + 1 tokens are left out. verify: the rule of verification.
+    `overlap` is what theory.py takes for the acceptance of every draft: the mean of the sum of
+    min(p, q) over the places of other texts, the ids of `others`.
+    progress: tqdm or a class like it.
     """
     if not prompts or not lengths or not 1 <= min(lengths) <= max(lengths) < max_new_tokens:
         raise InputError(
@@ -200,6 +207,7 @@ def acceptance(
             warp=Warp(temperature=temperature),
             chance=Dice(seed + number),
             num_draft_tokens=k,
+            verify=verify,
             max_new_tokens=max_new_tokens,
             eos=None,
         )
@@ -212,8 +220,26 @@ def acceptance(
     return {
         "prompts": len(prompts),
         "max_new_tokens": max_new_tokens,
-        "results": [_fare(temperature, by_k) for temperature, by_k in rounds.items()],
+        "verify": verify,
+        "results": [
+            _fare(temperature, by_k) | {"overlap": overlap(target, draft, others, temperature)}
+            for temperature, by_k in rounds.items()
+        ],
     }
+
+
+def overlap(target, draft, texts, temperature):
+    """The mean over all places of `texts` (lists of ids) of sum of min(p, q); None without any."""
+    warp, found = Warp(temperature=temperature), []
+    for ids in texts:
+        p, q = (
+            model.forward(ids, model.new_cache(), n_logits=len(ids)) for model in (target, draft)
+        )
+        for i, rows in enumerate(zip(p, q)):
+            size = min(map(len, rows))  # one vocabulary may be padded
+            both = [warp(row, ids[: i + 1])[:size] for row in rows]
+            found.append(float(np.minimum(*both).sum()))
+    return statistics.fmean(found) if found else None
 
 
 def _fare(temperature, by_k):
@@ -223,13 +249,11 @@ def _fare(temperature, by_k):
     passes = []
     for k, rounds in by_k.items():
         counts = [len(r.tokens) for r in rounds]
-        known = None not in acceptance[:k]
         passes.append(
             {
                 "k": k,
                 "tokens a pass": statistics.fmean(counts),
                 "standard error": statistics.pstdev(counts) / len(counts) ** 0.5,
-                "predicted": expected_tokens(acceptance, k) if known else None,
             }
         )
     return {

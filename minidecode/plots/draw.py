@@ -1,58 +1,95 @@
 """Draws each picture from its data: a function (figure, data) each, in `PLOTS`.
 
-What the data hold is said where they are measured: bench_speculative.py for runtime, compare.py for
-metrics, plot_data.py for the others. Colours are those of Okabe and Ito, which the colour-blind can
+What the data hold is said where they are measured: measure/speculation.py for runtime and speed,
+measure/compare.py for metrics, data.py for the others. A title says what is to be seen, and is read
+off the numbers. Colours are those of Okabe and Ito, which the colour-blind can
 tell apart; markers and hatches tell them apart without any colour.
 """
 
+import math
+
 from ..errors import InputError
 from ..measure.compare import HEADINGS
+from ..speculation.theory import expected_tokens
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 SERIES = ((BLUE, "o"), (VERMILLION, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"))
 NAN = float("nan")  # draws nothing
 METRICS = {name: words for name, (_, words) in HEADINGS.items()}
-BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9}
-LABELLED = 80  # tokens whose names beside each other can still be read
+PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # under words that a line crosses
+BESIDE = {"textcoords": "offset points", "va": "center", "fontsize": 9, "bbox": PAPER}
+ACROSS = 20  # tokens beside each other whose names can still be read at the width of a page
+RULES = {"token": (SKY, ""), "block": (ORANGE, "//")}  # of verification: colour and hatch
 
 
 def runtime(figure, data):
-    """Seconds a text against k: bars measured, a dashed line plain decoding, a curve theory."""
-    results = data["results"]
-    figure.set_size_inches(5.2 * len(results) + 0.8, 4.6)
-    axes = figure.subplots(1, len(results), sharey=True, squeeze=False)[0]
-    for ax, result in zip(axes, results):
-        ways = {name: way["seconds a text"] for name, way in result["ways"].items()}
-        lengths = [name for name in ways if name.startswith("k ")]
-        x = range(len(lengths))
-        seconds = [ways[k] for k in lengths]
-        ax.bar(x, seconds, 0.7, color=SKY, edgecolor=BLACK, lw=0.6, label="speculative decoding")
-        ticks = {name[2:]: place for name, place in zip(lengths, x)}
-        for name, hatch in (("auto", "//"), ("prompt lookup", "..")):
-            if name in ways:
-                place = ax.dataLim.xmax + 1.2  # apart: these choose k themselves
-                ticks[name.replace(" ", "\n")] = place
-                ax.bar(place, ways[name], 0.7, color="white", edgecolor=BLUE, hatch=hatch)
-        ax.axhline(ways["plain"], color=BLACK, ls="--", lw=1.5, label="plain decoding")
-        gains = [result["ways"][k]["predicted speed-up"] for k in lengths]
-        theory = [ways["plain"] / gain if gain else NAN for gain in gains]
-        ax.plot(x, theory, color=VERMILLION, marker="o", ms=5, lw=1.8, label="theory")
-        ax.set_xticks(list(ticks.values()), list(ticks))
+    """Seconds a text against k, a row of panels for each storage type, a column a temperature.
+
+    Bars are measured, with standard errors over the texts; the dashed line is plain decoding, the
+    curve what theory.py expects of the ratio test.
+    """
+    runs = data["runs"]
+    columns = len(runs[0]["results"])
+    figure.set_size_inches(4.9 * columns + 0.4, 3.3 * len(runs) + 0.9)
+    grid = figure.subplots(len(runs), columns, sharey="row", squeeze=False)
+    for row, run in zip(grid, runs):
+        for ax, result in zip(row, run["results"]):
+            _runtime_panel(ax, run["dtype"], result)
+        row[0].set_ylabel("seconds a text")
+    for ax in grid[-1]:
         ax.set_xlabel("k, tokens drafted for each pass of the target")
-        ax.set_title(f"temperature {result['temperature']:g}")
-    axes[0].set_ylabel("mean time per prompt (s)")
-    heading = f"{_engines(data)}, {data['max_new_tokens']} tokens a prompt"
-    _legend(figure, _handles(axes[0]), heading)
+    texts = f"{runs[0]['prompts']} texts of {runs[0]['max_new_tokens']} tokens (standard error)"
+    _legend(figure, _handles(grid[0, 0]), f"{_engines(data)}, {texts}", ncols=4)
+
+
+def _runtime_panel(ax, dtype, result):
+    ways = result["ways"]
+    plain = ways["plain"]["seconds a text"]
+    rules = [rule for rule in RULES if any(way.get("rule") == rule for way in ways.values())]
+    lengths = sorted({way["k"] for way in ways.values() if way.get("rule")})
+    width = 0.8 / len(rules)
+    for place, rule in enumerate(rules):
+        suffix = "" if rule == "token" else f", {rule}"
+        names = [*(f"k {k}{suffix}" for k in lengths), f"auto{suffix}"]
+        x = [i + (place - (len(rules) - 1) / 2) * width for i in range(len(names))]
+        found = [ways[name] for name in names]
+        seconds = [way["seconds a text"] for way in found]
+        errors = [way["standard error, seconds"] or 0 for way in found]
+        look = {"color": RULES[rule][0], "hatch": RULES[rule][1], "edgecolor": BLACK, "lw": 0.6}
+        label = f"speculative, {rule} verification"
+        ax.bar(x, seconds, width, yerr=errors, capsize=2, label=label, **look)
+    ax.axhline(plain, color=BLACK, ls="--", lw=1.5, label="plain decoding")
+    if "token" in rules:
+        gains = [ways[f"k {k}"]["predicted speed-up"] for k in lengths]
+        theory = [plain / gain if gain else NAN for gain in gains]
+        x = range(len(lengths))
+        ax.plot(x, theory, color=VERMILLION, marker="o", ms=4, lw=1.6, label="theory, token")
+    ax.set_xticks(range(len(lengths) + 1), [*map(str, lengths), "auto"])
+    ax.set_title(f"{dtype}, temperature {result['temperature']:g}: {_fastest(ways, plain)}")
+
+
+def _fastest(ways, plain):
+    """Which way of drafting took least time, in words."""
+    drafted = {name: way["seconds a text"] for name, way in ways.items() if way.get("rule")}
+    name = min(drafted, key=drafted.get)
+    gain = plain / drafted[name]
+    if gain <= 1:
+        return "no k beats plain decoding"
+    return f"{name.replace('k ', 'k = ')} is {gain:.1f} times as fast"
 
 
 def acceptance(figure, data):
-    """Acceptance by place, and tokens a pass against k with theory; bars are standard errors."""
-    figure.set_size_inches(10.5, 4.8)
+    """Acceptance by place, and tokens a pass against k; bars are standard errors.
+
+    The lines of the right panel are the formula of Leviathan et al. (equation 1) for drafts that
+    are each accepted with the overlap of p and q, measured on other texts; on the left it is level.
+    """
+    figure.set_size_inches(9.8, 4.8)
     left, right = figure.subplots(1, 2)
     for number, (result, colour, marker) in enumerate(_series(data["results"])):
         label = f"temperature {result['temperature']:g}"
-        look = {"color": colour, "marker": marker, "ms": 6}
+        look = {"color": colour, "marker": marker, "ms": 6, "ls": ""}
         rates = zip(result["acceptance by position"], result["tested"])
         known = [(i, a, n) for i, (a, n) in enumerate(rates, 1) if a is not None]
         places, y, tested = zip(*known)
@@ -62,20 +99,36 @@ def acceptance(figure, data):
         by_k = result["by k"]
         k = [row["k"] for row in by_k]
         brought, errors = zip(*((row["tokens a pass"], row["standard error"]) for row in by_k))
-        right.errorbar(k, brought, errors, ls="", capsize=3, label=label, **look)
-        predicted = [NAN if row["predicted"] is None else row["predicted"] for row in by_k]
-        right.plot(k, predicted, color=colour, label=f"theory, {label}")
+        right.errorbar(k, brought, errors, capsize=3, label=f"measured, {label}", **look)
+        alpha = result.get("overlap")
+        if alpha is not None:
+            left.axhline(alpha, color=colour, lw=1.3)
+            theory = [expected_tokens([alpha] * max(k), n) for n in range(1, max(k) + 1)]
+            words = f"theory, overlap {alpha:.2f}"
+            right.plot(range(1, max(k) + 1), theory, color=colour, lw=1.3, label=words)
     left.set(ylim=(0, 1.05), xlabel="place of the draft in its round")
     left.set_ylabel("accepted, of those tested")
     right.set(ylim=(1, None), xlabel="k, tokens drafted for each pass of the target")
     right.set_ylabel("tokens per pass of the target")
+    firsts = ", ".join(
+        f"{result['acceptance by position'][0]:.0%} at T = {result['temperature']:g}"
+        for result in data["results"]
+        if result["acceptance by position"][0] is not None
+    )
+    left.set_title(f"First drafts kept: {firsts}" if firsts else "Nothing was tested")
+    most = max((r for result in data["results"] for r in result["by k"]), key=_tokens)
+    right.set_title(f"k = {most['k']} brings {_tokens(most):.1f} tokens a pass")
     for ax in (left, right):
         ax.grid(alpha=0.3)
         ax.xaxis.get_major_locator().set_params(integer=True, nbins=12)
     heading = (
         f"{_engines(data)}, {data['prompts']} texts of {data['max_new_tokens']} tokens for each k"
     )
-    _legend(figure, _handles(right), f"{heading} (bars: standard error)")
+    _legend(figure, _handles(right), f"{heading} (bars: standard error)", ncols=4)
+
+
+def _tokens(row):
+    return row["tokens a pass"]
 
 
 def _wilson(rate, n):
@@ -89,23 +142,38 @@ def _wilson(rate, n):
 
 
 def probability(figure, data):
-    """The probability of each token, one text below the other."""
+    """The probability of each token, in lines of ACROSS tokens, one text below the other."""
     texts = data["texts"]
-    longest = max(len(text["tokens"]) for text in texts)
-    figure.set_size_inches(min(max(8.0, 0.17 * longest + 1.2), 14), 3.1 * len(texts) + 0.3)
-    axes = figure.subplots(len(texts), 1, sharey=True, squeeze=False)[:, 0]
-    for ax, (text, colour, marker) in zip(axes, _series(texts)):
-        x, y, mean = range(len(text["tokens"])), text["probabilities"], text["geometric mean"]
-        ax.plot(x, y, color=colour, marker=marker, ms=4, lw=1.4)
+    lines = [
+        (text, start, colour, marker)
+        for text, colour, marker in _series(texts)
+        for start in range(0, max(len(text["tokens"]), 1), ACROSS)
+    ]
+    figure.set_size_inches(9.8, 1.75 * len(lines) + 0.5)
+    axes = figure.subplots(len(lines), 1, sharey=True, squeeze=False)[:, 0]
+    for ax, (text, start, colour, marker) in zip(axes, lines):
+        y, mean = text["probabilities"][start : start + ACROSS], text["geometric mean"]
+        ax.plot(range(len(y)), y, color=colour, marker=marker, ms=4, lw=1.4)
         if mean is not None:
-            ax.axhline(mean, color=BLACK, ls="--", lw=1.3)
-            ax.set_title(f"{text['name']}: geometric mean {mean:.2g} (dashed)", loc="left")
-        if longest <= LABELLED:
-            ax.set_xticks(x, text["tokens"], rotation=90, fontsize=9)
-        ax.set(xlim=(-0.7, longest - 0.3), ylim=(-0.03, 1.03), ylabel="probability")
+            ax.axhline(mean, color=BLACK, ls="--", lw=1.1)
+        names = text["tokens"][start : start + ACROSS]
+        ax.set_xticks(range(len(y)), names, rotation=35, ha="right", rotation_mode="anchor")
+        ax.set(xlim=(-0.7, ACROSS - 0.3), ylim=(-0.03, 1.03))
         ax.grid(axis="y", alpha=0.3)
-    axes[-1].set_xlabel("tokens, in order")
-    figure.suptitle(_engines(data), fontsize=11)
+        if start == 0 and mean is not None:
+            ax.set_title(f"{text['name']}: geometric mean {mean:.2g} (dashed)", loc="left")
+    figure.supylabel("probability of the token under the model", fontsize=10)
+    figure.suptitle(f"{_likelier(texts)}\n{_engines(data)}", fontsize=11)
+
+
+def _likelier(texts):
+    """Which text the model holds for likelier, in words."""
+    known = [text for text in texts if text["geometric mean"]]
+    if len(known) < 2:
+        return "The probability of each token"
+    high, low = (f(known, key=lambda text: text["geometric mean"]) for f in (max, min))
+    times = high["geometric mean"] / low["geometric mean"]
+    return f"{high['name']}: a token is {times:.3g} times as likely as one of {low['name']}"
 
 
 def repetition(figure, data):
@@ -126,7 +194,21 @@ def repetition(figure, data):
         ax.set_xlabel("times the phrase has been said before")
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.grid(alpha=0.3)
-    _legend(figure, _handles(left), _engines(data), ncols=2)
+    _legend(figure, _handles(left), f"{_grown(data['phrases'])}\n{_engines(data)}", ncols=2)
+
+
+def _grown(phrases):
+    """Which phrase repetition makes likeliest against its first time, in words."""
+    known = [found for found in phrases if found["probabilities"][0] > 0]
+    if not known:
+        return "The probability of a phrase that is repeated"
+    most = max(known, key=lambda found: found["probabilities"][-1] / found["probabilities"][0])
+    times = most["probabilities"][-1] / most["probabilities"][0]
+    said = len(most["probabilities"]) - 1
+    return (
+        f"\u201c{most['phrase'].strip()}\u201d, said {said} times before, "
+        f"is {times:.2g} times as likely as the first time"
+    )
 
 
 def filters(figure, data):
@@ -153,19 +235,22 @@ def filters(figure, data):
         column[0].set_title(f"\u201c{context['context']} \u2026\u201d\n{entropy}")
         column[-1].set_xticks(x, context["tokens"], rotation=60, ha="right", rotation_mode="anchor")
         column[-1].set_xlabel("likeliest tokens")
-    _legend(figure, _handles(grid[0, 0], ("before", "left", "cut")), _engines(data))
+    bits = " and ".join(f"{context['entropy, bits']:.1f}" for context in contexts)
+    heading = f"What each setting alone leaves, where the model is unsure by {bits} bits"
+    handles = _handles(grid[0, 0], ("before", "left", "cut"))
+    _legend(figure, handles, f"{heading}\n{_engines(data)}")
 
 
 def metrics(figure, data):
-    """A panel a column of the table, a bar a method, with standard errors over the seeds."""
-    rows = data["methods"]
+    """A panel a column of the table, a bar a method, with standard errors over the seeds.
+
+    The dashed line is text that people wrote.
+    """
+    rows, human = data["methods"], data.get("human", {})
     columns = [name for name in METRICS if any(row[name] is not None for row in rows)]
-    across = min(5, len(columns))
+    across = min(3, len(columns))
     down = -(-len(columns) // across)
-    widest = max(len(row["method"]) for row in rows)
-    figure.set_size_inches(
-        2.5 * across + 0.085 * widest + 0.2, (0.3 * len(rows) + 0.8) * down + 0.4
-    )
+    figure.set_size_inches(9.8, (0.34 * len(rows) + 0.85) * down + 0.7)
     grid = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     y = range(len(rows))
     for ax, name in zip(grid, columns):
@@ -176,8 +261,12 @@ def metrics(figure, data):
         ends = [value + (error or 0) for value, error in zip(values, errors)]
         for place, value, end in zip(y, values, ends):
             if value == value:
-                ax.annotate(f"{value:.3g}", (end, place), (4, 0), **BESIDE)
-        ax.set_xlim(0, 1.4 * max((end for end in ends if end == end), default=1) or 1)
+                ax.annotate(_short(value), (end, place), (4, 0), **BESIDE)
+        wide = max((end for end in ends if end == end), default=1) or 1
+        if human.get(name) is not None:
+            wide = max(wide, human[name])
+            ax.axvline(human[name], color=VERMILLION, ls="--", lw=1.4, label="human text")
+        ax.set_xlim(0, 1.3 * wide)
         ax.xaxis.get_major_locator().set_params(nbins=4)
         ax.set_title(METRICS[name])
     for ax in grid[len(columns) :]:
@@ -185,7 +274,80 @@ def metrics(figure, data):
     ax.set_yticks(y, [row["method"] for row in rows])
     ax.invert_yaxis()  # the axes are shared: the first method stands at the top of each
     texts = f"{len(data['prompts'])} prompts, {data['seeds']} seeds (standard error)"
-    figure.suptitle(f"{_engines(data)}, {texts}", fontsize=11)
+    heading = f"{_most_human(rows, human)}{_engines(data)}, {texts}"
+    handles = [handle for ax in grid[: len(columns)] for handle in _handles(ax)][:1]
+    if handles:
+        _legend(figure, handles, heading)
+    else:
+        figure.suptitle(heading, fontsize=11)
+
+
+def _short(value):
+    """Three digits, without powers of ten up to a million."""
+    return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
+
+
+def _most_human(rows, human):
+    """Which method's perplexity is nearest to that of human text, in words."""
+    known = [row for row in rows if row["perplexity"]]
+    if not known or not human.get("perplexity"):
+        return ""
+    wanted = human["perplexity"]
+    near = min(known, key=lambda row: abs(math.log(row["perplexity"] / wanted)))
+    return f"{near['method']} is nearest to human text in perplexity\n"
+
+
+def speed(figure, data):
+    """Tokens a second of each engine and storage type, plain and speculative.
+
+    A panel for each temperature.
+    """
+    temperatures = [result["temperature"] for result in data["runs"][0]["results"]]
+    bars = [_speeds(data["runs"], number) for number in range(len(temperatures))]
+    figure.set_size_inches(9.8, 0.62 * max(map(len, bars)) + 1.9)
+    axes = figure.subplots(1, len(temperatures), squeeze=False)[0]
+    for ax, temperature, found in zip(axes, temperatures, bars):
+        for place, (_, plain, drafted, name) in enumerate(found):
+            for at, value, words, look in (
+                (place - 0.2, plain, "", {"color": SKY, "label": "plain"}),
+                (
+                    place + 0.2,
+                    drafted,
+                    name,
+                    {"color": GREEN, "hatch": "..", "label": "speculative"},
+                ),
+            ):
+                if value:
+                    ax.barh(at, value, 0.38, edgecolor=BLACK, lw=0.6, **look)
+                    ax.annotate(f"{_short(value)}  {words}".rstrip(), (value, at), (4, 0), **BESIDE)
+        ax.set_yticks(range(len(found)), [label for label, *_ in found])
+        ax.invert_yaxis()
+        ax.set_xlim(0, 1.45 * max(max(plain or 0, drafted or 0) for _, plain, drafted, _ in found))
+        ax.set_xlabel("tokens/s")
+        ax.set_title(f"temperature {temperature:g}: {_quickest(found)}")
+    _legend(figure, _handles(axes[0]), _engines(data))
+
+
+def _speeds(runs, number):
+    """[(engine, plain tokens/s, the best with drafts, how)] of one temperature."""
+    found = {}
+    for run in runs:
+        for way in run["results"][number]["ways"].values():
+            label = run["dtype"] if way["engine"] == "minidecode" else way["engine"]
+            found.setdefault(label, []).append(way)
+    rows = []
+    for label, ways in found.items():
+        plain = next((way["tokens/s"] for way in ways if way["k"] is None), None)
+        drafted = [way for way in ways if way["k"] is not None and way["tokens/s"]]
+        best = max(drafted, key=lambda way: way["tokens/s"], default=None)
+        name = "" if best is None else f"k = {best['k']}"
+        rows.append((label, plain, best and best["tokens/s"], name))
+    return rows
+
+
+def _quickest(rows):
+    label, plain, drafted, name = max(rows, key=lambda row: max(row[1] or 0, row[2] or 0))
+    return f"{label} is fastest" + (f" with {name}" if (drafted or 0) > (plain or 0) else "")
 
 
 def _series(items):
@@ -212,7 +374,8 @@ def _handles(ax, order=None):
 
 def _legend(figure, handles, heading, ncols=5):
     """Above the axes, where it covers nothing."""
-    figure.legend(*zip(*handles), loc="outside upper center", ncols=ncols, title=heading)
+    legend = figure.legend(*zip(*handles), loc="outside upper center", ncols=ncols, title=heading)
+    legend.get_title().set_multialignment("center")
 
 
 PLOTS = {
@@ -222,4 +385,5 @@ PLOTS = {
     "filters": filters,
     "acceptance": acceptance,
     "metrics": metrics,
+    "speed": speed,
 }

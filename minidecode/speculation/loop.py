@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import kernels
 from ..checks import check_model, check_same_vocabulary, is_whole, shown
 from ..decoding.chance import as_chance, is_coupled
 from ..decoding.context import Context
@@ -30,7 +31,15 @@ from .schedules import Schedule, make_schedule
 from .verify import verify, verify_block, verify_coupled
 
 Rule = Callable  # (p, q, drafted, chance, position) -> (accepted, next_token), as `verify`
-RULES = {"token": verify, "block": verify_block}
+
+
+def verify_block_fast(p, q, drafted, chance, position=0):
+    """`verify_block` with the residual of the kernels in use."""
+    return verify_block(p, q, drafted, chance, position, kernels.residual)
+
+
+RULES = {"token": verify, "block": verify_block_fast}
+DEFAULT_RULE = "block"  # as exact as the ratio test, and never fewer tokens a pass
 
 
 def speculative(
@@ -60,7 +69,7 @@ def speculative(
     chance            Dice, or GumbelDice for the text of plain sampling with that seed
     num_draft_tokens  k, or what the schedule begins with
     schedule          constant, heuristic or auto, or an object as in schedules.py
-    verify            the rule: token (the ratio test, as by default), block, or a function of your
+    verify            the rule: block (as by default), token (the ratio test), or a function of your
                       own with the arguments of `verify.verify`. GumbelDice has a rule of its own
     distribution      (logits [V], history) -> p [V], in place of the warped target
     clock             tells the seconds for statistics and `auto`
@@ -419,7 +428,7 @@ def choose_rule(verify, chance):
             )
         return verify_coupled
     if verify is None:
-        return RULES["token"]
+        return RULES[DEFAULT_RULE]
     if isinstance(verify, str) and verify in RULES:
         return RULES[verify]
     if not callable(verify):

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from ..decoding.chance import as_chance, is_coupled
 from ..speculation.drafts import ModelDraft
-from ..speculation.loop import choose_rule, speculative
+from ..speculation.loop import RULES, choose_rule, speculative
 from ..speculation.verify import residual, verify, verify_block, verify_coupled
 from . import candidates
 from .candidates import Candidate, Traced, drawn_facts
 from .listening import ListeningChance, ListeningDraft, ListeningRule, ListeningWarp, Notes
 
-RULES = {verify: "token", verify_block: "block", verify_coupled: "coupled"}
+NAMES = {rule: name for name, rule in RULES.items()}
+NAMES |= {verify: "token", verify_block: "block", verify_coupled: "coupled"}
 
 
 def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **options):
@@ -45,7 +46,7 @@ def listen_to_rule(options, chance, notes):
     rule = choose_rule(options.get("verify"), chance)
     if not is_coupled(chance):
         options = options | {"verify": ListeningRule(rule, notes)}
-    return options, RULES.get(rule, "own")
+    return options, NAMES.get(rule, "own")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from minidecode.decoding.chance import Dice
 from minidecode.decoding.contrastive import contrastive
 from minidecode.decoding.greedy import greedy
 from minidecode.decoding.sampling import sample
-from minidecode.decoding.warp import Warp
+from minidecode.decoding.warp import Warp, log_softmax
 from minidecode.errors import InputError
 from minidecode.generation import Result, generate
 from minidecode.measure import metrics
@@ -29,10 +29,13 @@ from minidecode.measure.compare import (
     Estimate,
     arguments,
     compare,
+    human,
     n_texts,
     parse_method,
     summary,
 )
+from minidecode.measure.metrics import ngram_entropy
+from minidecode.measure.quality import TEXTS, split_documents
 from minidecode.speculation.loop import speculative
 
 TIMED = "tokens_per_second"
@@ -269,13 +272,35 @@ SHORT = ("--max-new-tokens", "8", "--seeds", "2", "--ignore-eos")
 
 def test_table(capsys, prompts):
     out = run(capsys, "greedy", "sample", "speculative:k=2", "--prompts", prompts, *SHORT)
-    head, *rows = out.splitlines()
-    assert head.split() == [*command.HEADS.values()]
-    assert [row.split()[0] for row in rows] == ["greedy", "sample", "speculative:k=2"]
-    assert "±" not in rows[0]
-    assert "±" in rows[1]
-    assert rows[0].endswith("n/a")
-    assert not rows[2].endswith("n/a")
+    blocks = [block.splitlines() for block in out.split("\n\n")]
+    heads = [head for rows in blocks for head in rows[0].split()]
+    assert heads == [*command.HEADS.values()]
+    assert all(len(line) <= 100 for rows in blocks for line in rows)
+    for _, *rows in blocks:
+        methods = ["greedy", "sample", "speculative:k=2", "(human"]
+        assert [row.split()[0] for row in rows] == methods
+        assert "±" not in rows[0] and "±" in rows[1] and "±" not in rows[3]
+    _, greedy, _, speculative, human = blocks[1]
+    assert greedy.endswith("n/a") and not speculative.endswith("n/a")
+    assert human.split()[-2:] == ["n/a", "n/a"]  # nobody decoded it
+
+
+def test_human_text_is_measured_as_a_decoder_s_is(pair):
+    """By hand: the stories' tokens after the first few, under the model that reads them."""
+    (target, tokenizer), _ = pair
+    found = human(target, tokenizer, texts=2, max_new_tokens=30)
+    assert set(found) == set(COLUMNS) and found["tokens"].mean == 30
+    assert found["tokens_per_second"].mean is found["acceptance_rate"].mean is None
+    stories = split_documents(TEXTS["stories"].read_text(encoding="utf-8"))[:2]
+    logprobs, entropies = [], []
+    for ids in map(tokenizer.encode, stories):
+        rows = target.forward(ids[:36], target.new_cache(), n_logits=36)
+        logprobs += [log_softmax(rows[i - 1])[ids[i]] for i in range(6, 36)]
+        entropies.append(ngram_entropy(tokenizer.decode(ids[6:36]).split(), 1))
+    assert found["perplexity"].mean == pytest.approx(np.exp(-np.mean(logprobs)), rel=1e-5)
+    assert found["entropy_1"].mean == pytest.approx(np.mean(entropies))
+    cut = human(target, tokenizer, texts=1, max_new_tokens=10**6)
+    assert cut["tokens"].mean <= target.n_positions - 6
 
 
 def test_json(capsys, prompts):
@@ -283,6 +308,7 @@ def test_json(capsys, prompts):
     assert out["prompts"] == ["One day", "The end, é"]
     assert (out["model"], out["seeds"], out["max_new_tokens"]) == ("storyteller-6m", 2, 8)
     assert "amateur" not in out
+    assert out["human"].keys() == set(COLUMNS)
     assert [(row["method"], row["seeds"]) for row in out["methods"]] == [
         ("beam:2", None),
         ("sample", 2),
@@ -297,7 +323,8 @@ def test_json(capsys, prompts):
 def test_csv(capsys, prompts):
     out = run(capsys, "contrastive:alpha=0.1", "sample", "--prompts", prompts, "--csv", *SHORT)
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert [row["method"] for row in rows] == ["contrastive:alpha=0.1", "sample"]
+    methods = ["contrastive:alpha=0.1", "sample", "(human text)"]
+    assert [row["method"] for row in rows] == methods
     assert set(rows[0]) == {"method", *COLUMNS, *(f"{name}_error" for name in COLUMNS)}
     assert float(rows[1]["perplexity"]) > 1
     assert rows[0]["perplexity_error"] == rows[0]["acceptance_rate"] == ""

@@ -152,6 +152,7 @@ def test_what_a_program_tells_only_in_sums_has_no_figure_that_needs_more():
         "engine": "x",
         "k": 4,
         "tokens/s": 6.0,
+        "standard error, seconds": None,
         "speed-up": 3.0,
         "seconds a text": 3.0,
         "tokens/pass": 3.0,
@@ -271,12 +272,17 @@ def letters(monkeypatch):
 
 
 def test_the_command_prints_a_table_or_json(pair, letters, capsys):
-    code, text, _ = run(capsys, "speculative", *pair, "--k", "1,2")
-    assert code == 0
-    lines = text.splitlines()
-    assert sum(line.startswith("temperature") for line in lines) == 2
-    for word in ("plain", "k 1", "k 2", "auto", "prompt lookup", "draft step"):
-        assert sum(line.startswith(word) for line in lines) == 2, word
+    ways = ["k 1", "k 2", "auto"]
+    blocks = [f"{way}, block" for way in ways]
+    for rules, extra in (((), blocks), (("--verify", "token"), []), (("--verify", "block"), None)):
+        code, text, _ = run(capsys, "speculative", *pair, "--k", "1,2", *rules)
+        assert code == 0
+        lines = [line.split("  ")[0] for line in text.splitlines()]
+        assert sum(line.startswith("temperature") for line in lines) == 2
+        assert sum(line.startswith("draft step") for line in lines) == 2
+        found = [*ways, *extra] if extra is not None else blocks
+        for way in ("plain", *found, "prompt lookup"):
+            assert lines.count(way) == 2, way
     code, text, _ = run(capsys, "speculative", *pair, "--temperatures", "0.5", "--json")
     (result,) = json.loads(text)["results"]
     assert code == 0 and result["temperature"] == 0.5 and "k 8" in result["ways"]

@@ -13,19 +13,21 @@ from minidecode import Dice, InputError, TableModel, Warp, load, speculative
 from minidecode.cli import main
 from minidecode.cli.plot import MEASURE, OPTIONS
 from minidecode.decoding.beam import beam_search
+from minidecode.measure import compare
 from minidecode.plots import data as plot_data
 from minidecode.plots.draw import PLOTS, SERIES
 from minidecode.plots.figure import write_picture
 from minidecode.speculation.rounds import Round
-from minidecode.speculation.theory import predicted_speedup
+from minidecode.speculation.theory import expected_tokens, predicted_speedup
 
 QUICK = {  # name: what makes its measurement short
-    "runtime": "--k 1,2 --prompts 1 --max-new-tokens 8",
+    "runtime": "--like none --k 1,2 --prompts 1 --max-new-tokens 8",
     "probability": "--max-new-tokens 40 --num-beams 2",
     "repetition": "--times 4",
     "filters": "",
     "acceptance": "--k 1,3 --prompts 1 --max-new-tokens 12",
     "metrics": "--method greedy --method speculative:k=2 --seeds 2 --max-new-tokens 8",
+    "speed": "--like none --dtype float32,int4 --k 1,2 --prompts 1 --max-new-tokens 8",
 }
 
 
@@ -188,7 +190,6 @@ def test_a_draft_that_is_the_target_is_always_accepted_and_cut_rounds_do_not_cou
         assert result["acceptance by position"] == [1, 1, 1]
         assert [row["k"] for row in result["by k"]] == [3, 1]
         assert [row["tokens a pass"] for row in result["by k"]] == [4, 2]
-        assert [row["predicted"] for row in result["by k"]] == [4, 2]
     # Of 6 tokens a round of 4 leaves 2, for which nobody drafts 3; rounds of 2 fit three times.
     assert data["results"][0]["tested"] == [2 * 1 + 2 * 3, 2, 2]
 
@@ -205,14 +206,32 @@ def test_a_draft_that_is_never_right_brings_one_token_a_pass():
 def test_acceptance_is_the_overlap_of_the_distributions_and_theory_fits():
     p, q = [0.5, 0.3, 0.2], [0.2, 0.2, 0.6]  # overlap 0.6
     data = plot_data.acceptance(
-        constant(p), constant(q), [[0]] * 4, lengths=[1, 3], temperatures=[1], max_new_tokens=250
+        constant(p),
+        constant(q),
+        [[0]] * 4,
+        lengths=[1, 3],
+        others=[[0, 1, 2], [2]],
+        temperatures=[1],
+        max_new_tokens=250,
     )
     result = data["results"][0]
+    assert result["overlap"] == pytest.approx(0.6)
     for rate, tested in zip(result["acceptance by position"], result["tested"]):
         assert abs(rate - 0.6) < 4 * math.sqrt(0.24 / tested)
     for row in result["by k"]:
-        assert row["predicted"] == pytest.approx(row["tokens a pass"], rel=0.03)
-        assert row["predicted"] == pytest.approx((1 - 0.6 ** (row["k"] + 1)) / 0.4, rel=0.06)
+        theory = expected_tokens([result["overlap"]] * 3, row["k"])
+        assert theory == pytest.approx((1 - 0.6 ** (row["k"] + 1)) / 0.4)
+        assert theory == pytest.approx(row["tokens a pass"], rel=0.06)
+
+
+def test_the_overlap_is_that_of_the_distributions_after_each_token_of_each_text():
+    """Each with its temperature; at 0 it is the share of places with one likeliest token."""
+    target, draft = TableModel([[0.6, 0.4], [0.1, 0.9]]), TableModel([[0.3, 0.7], [0.2, 0.8]])
+    assert plot_data.overlap(target, draft, [[0, 1], [0]], 1) == pytest.approx((0.7 * 2 + 0.9) / 3)
+    assert plot_data.overlap(target, draft, [[0, 1], [0]], 0) == pytest.approx(1 / 3)
+    assert plot_data.overlap(target, draft, [], 1) is None
+    padded = TableModel([[0.3, 0.7, 0.0], [0.2, 0.8, 0.0], [1, 0, 0]])
+    assert plot_data.overlap(target, padded, [[0, 1]], 1) == pytest.approx((0.7 + 0.9) / 2)
 
 
 def test_theory_on_numbers_by_hand():
@@ -229,7 +248,6 @@ def test_theory_on_numbers_by_hand():
             "k": 2,
             "tokens a pass": 2,
             "standard error": pytest.approx((4 / 5 / 5) ** 0.5),  # of 1, 1, 2, 3, 3
-            "predicted": pytest.approx(1 + 3 / 5 + 3 / 5 * 2 / 3),
         }
     ]
 
@@ -277,15 +295,24 @@ def test_what_cannot_be_measured_is_refused(measure):
 def runtime_data(lengths=range(1, 11)):
     """Numbers like those of `bench speculative --json`, of one second for a plain text."""
 
-    def way(seconds, **more):
-        return {"seconds a text": seconds, **more}
+    def way(seconds, k=None, rule=None, **more):
+        found = {"engine": "minidecode", "seconds a text": seconds, "k": k, **more}
+        found |= {"standard error, seconds": 0.01, "tokens/s": 64 / seconds}
+        return found | ({"rule": rule} if rule else {})
 
     passes = {n: 0.01 + 0.001 * n for n in range(1, 12)}
     gains = {k: predicted_speedup([0.7] * 10, k, 0.002, passes) for k in lengths}
-    constants = {f"k {k}": way(1.1 / gains[k]) | {"predicted speed-up": gains[k]} for k in lengths}
-    ways = {"plain": way(1.0), **constants, "auto": way(0.5), "prompt lookup": way(0.8)}
+    ways = {"plain": way(1.0)}
+    for rule, cost in (("token", 1.1), ("block", 1.05)):
+        end = "" if rule == "token" else ", block"
+        for k in lengths:
+            predicted = {"predicted speed-up": gains[k]}
+            ways[f"k {k}{end}"] = way(cost / gains[k], k, rule, **predicted)
+        ways[f"auto{end}"] = way(0.5)
     results = [{"temperature": t, "ways": ways} for t in (0.0, 1.0)]
-    return {"model": "target", "draft": "draft", "max_new_tokens": 64, "results": results}
+    sizes = {"prompts": 4, "max_new_tokens": 64}
+    runs = [{"dtype": dtype, **sizes, "results": results} for dtype in ("float32", "int8")]
+    return {"model": "target", "draft": "draft", "like": "gpt2", "runs": runs}
 
 
 def draw(figures, name, data):
@@ -296,33 +323,73 @@ def draw(figures, name, data):
 
 def test_runtime_draws_bars_plain_decoding_and_the_formula(figures):
     figure = draw(figures, "runtime", runtime_data())
+    assert len(figure.axes) == 4
     for ax in figure.axes:
         lines = {line.get_label(): line for line in ax.get_lines()}
         assert list(lines["plain decoding"].get_ydata()) == [1.0, 1.0]
         assert lines["plain decoding"].get_linestyle() == "--"
-        theory = lines["theory"].get_ydata()
+        theory = lines["theory, token"].get_ydata()
         by_hand = [
             (0.002 * k + 0.011 + 0.001 * k) / 0.011 / sum(0.7**i for i in range(k + 1))
             for k in range(1, 11)
         ]
         np.testing.assert_allclose(theory, by_hand)
         bars = [bar.get_height() for bar in ax.patches]
-        np.testing.assert_allclose(bars, [*(1.1 * t for t in by_hand), 0.5, 0.8])
+        token, block = ([*(factor * t for t in by_hand), 0.5] for factor in (1.1, 1.05))
+        np.testing.assert_allclose(bars, token + block)
         assert [label.get_text() for label in ax.get_xticklabels()] == [
-            *map(str, range(1, 11)), "auto", "prompt\nlookup"
+            *map(str, range(1, 11)), "auto"
         ]  # fmt: skip
+        fastest = int(np.argmin(by_hand)) + 1
+        assert f"k = {fastest}, block is" in ax.get_title()
+
+
+def test_a_title_says_what_the_numbers_say(figures):
+    data = runtime_data([1, 2])
+    ways = data["runs"][0]["results"][0]["ways"]
+    for name in ways:
+        ways[name]["seconds a text"] = 0.4 if name == "k 2" else 0.8
+    ways["plain"]["seconds a text"] = 1.0
+    assert "k = 2 is 2.5 times as fast" in draw(figures, "runtime", data).axes[0].get_title()
+    ways["plain"]["seconds a text"] = 0.3
+    assert "no k beats plain decoding" in draw(figures, "runtime", data).axes[0].get_title()
+    rows = {"sample": 18.0, "greedy": 2.0, "sample:top_p=0.9": 9.5}
+    methods = [
+        dict.fromkeys(f"{name}{end}" for name in compare.COLUMNS for end in ("", "_error"))
+        | {"method": method, "perplexity": perplexity}
+        for method, perplexity in rows.items()
+    ]
+    data = {"prompts": ["a"], "seeds": 1, "methods": methods, "human": {"perplexity": 9.0}}
+    words = draw(figures, "metrics", data).legends[0].get_title().get_text()
+    assert words.startswith("sample:top_p=0.9 is nearest to human text in perplexity")
+
+
+def test_speed_draws_each_type_and_each_other_engine(figures):
+    data = json.loads(json.dumps(runtime_data([1, 2])))  # nothing stands in it twice
+    peer = {"engine": "llama.cpp F16", "tokens/s": 50.0, "k": None}
+    data["runs"][0]["results"][0]["ways"] |= {
+        "llama.cpp F16, plain": peer, "llama.cpp F16, k 2": peer | {"k": 2, "tokens/s": 400.0}
+    }  # fmt: skip
+    greedy, sampled = draw(figures, "speed", data).axes
+    assert [label.get_text() for label in greedy.get_yticklabels()] == [
+        "float32", "llama.cpp F16", "int8"
+    ]  # fmt: skip
+    assert [label.get_text() for label in sampled.get_yticklabels()] == ["float32", "int8"]
+    widths = [bar.get_width() for bar in greedy.patches]
+    assert 50.0 in widths and 400.0 in widths and widths.count(64.0) == 2
+    assert "llama.cpp F16 is fastest with k = 2" in greedy.get_title()
 
 
 def test_runtime_leaves_out_what_theory_cannot_tell(figures):
     data = runtime_data([1, 2])
-    data["results"][0]["ways"]["k 2"]["predicted speed-up"] = None
+    data["runs"][0]["results"][0]["ways"]["k 2"]["predicted speed-up"] = None
     figure = draw(figures, "runtime", data)
-    theory = next(line for line in figure.axes[0].get_lines() if line.get_label() == "theory")
-    assert np.isnan(theory.get_ydata()).tolist() == [False, True]
+    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    assert np.isnan(lines["theory, token"].get_ydata()).tolist() == [False, True]
 
 
 def test_standard_errors_of_rates(figures):
-    by_k = [{"k": 3, "tokens a pass": 2.0, "standard error": 0.1, "predicted": None}]
+    by_k = [{"k": 3, "tokens a pass": 2.0, "standard error": 0.1}]
     result = {"temperature": 0.0, "acceptance by position": [0.5, 1.0, None], "by k": by_k}
     result["tested"] = [100, 1, 0]
     data = {"prompts": 1, "max_new_tokens": 9, "results": [result]}
@@ -529,6 +596,12 @@ def test_numbers_of_another_kind_are_refused(figures, capsys, tmp_path):
         "runtime --k 0",
         "runtime --k x",
         "runtime --like gpt3",
+        "runtime --dtype int5",
+        "runtime --verify blok",
+        "acceptance --verify blok",
+        "speed --gguf a.gguf",
+        "speed --llama-cpp .",
+        "speed --llama-cpp . --gguf a.gguf --draft-gguf b.gguf --temperatures 1",
         "runtime --temperatures -1",
         "acceptance --k 64",
         "probability --num-beams 0",

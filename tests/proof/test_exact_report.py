@@ -47,7 +47,7 @@ def test_max_paths_is_the_number_of_paths_that_may_be():
     assert not exact.compare(four_paths, four_paths, max_paths=3).passed
 
 
-@pytest.mark.parametrize("n, paths", [(1, 3), (2, 15), (3, 135)])
+@pytest.mark.parametrize("n, paths", [(1, 3), (2, 15), (3, 129)])
 def test_the_number_of_paths_of_the_readme_s_tables(n, paths):
     report = exact.check(decoder, TARGET, max_new_tokens=n)
     assert report.paths == paths

@@ -128,16 +128,14 @@ def test_the_law_is_that_of_plain_sampling(
 @settings(deadline=None, max_examples=100)
 @given(models(), models(), st.integers(1, 3))
 def test_each_draft_is_accepted_as_often_as_p_and_q_overlap(target, small, k):
+    """Under the ratio test, which judges each by itself."""
     target, draft = target(()), small(())
+    options = {"num_draft_tokens": k, "max_new_tokens": k + 1, "verify": "token"}
     pairs = {}  # (drafted before, accepted?) -> probability
     prompt = [0]
 
     def first_round(chance):
-        step = next(
-            speculative(
-                target, draft, prompt, chance=chance, num_draft_tokens=k, max_new_tokens=k + 1
-            )
-        )
+        step = next(speculative(target, draft, prompt, chance=chance, **options))
         return (step.drafted, step.accepted)
 
     for (drafted, accepted), probability in exact.law(first_round).items():

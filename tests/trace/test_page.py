@@ -579,8 +579,8 @@ def test_on_a_wide_screen_the_panel_needs_no_sideways_scrolling(browser, whole_p
 def test_a_page_of_500_tokens_is_light_and_opens_at_once(browser, tmp_path):
     toy = Tokenizer(toy_tokenizer())
     rng = np.random.default_rng(0)
-    rows = rng.dirichlet(np.full(toy.vocab_size, 0.3), (2, toy.vocab_size))
-    target, draft = (TableModel(one) for one in rows)
+    rows, others = rng.dirichlet(np.full(toy.vocab_size, 0.3), (2, toy.vocab_size))
+    target, draft = TableModel(rows), TableModel((rows + others) / 2)  # half of it is accepted
     options = {"tokenizer": toy, "max_new_tokens": 500, "eos": None, "chance": Dice(1)}
     file = tmp_path / "long.html"
     for one in (traced(target, "A", **options), traced(target, "A", draft=draft, **options)):

@@ -134,7 +134,8 @@ def test_the_law_is_the_targets_with_a_trace_too():
 
 def test_drafts_are_tested_as_the_trace_says():
     target, draft = tables()
-    traced = list(trace_speculative(target, draft, [0], chance=Dice(3), max_new_tokens=300))
+    options = {"chance": Dice(3), "verify": "token", "max_new_tokens": 300}
+    traced = list(trace_speculative(target, draft, [0], **options))
     history, seen = [0], set()
     for one in traced:
         start = len(history)
@@ -227,7 +228,8 @@ def test_block_verification_is_traced_with_the_probabilities_of_the_paper():
 def test_a_draft_that_the_target_never_writes_needs_no_number():
     target = TableModel(np.array([[0, 1.0], [0, 1.0]]))
     draft = TableModel(np.array([[1.0, 0], [1.0, 0]]))
-    [one, *_] = trace_speculative(target, draft, [0], max_new_tokens=3, num_draft_tokens=2)
+    options = {"verify": "token", "num_draft_tokens": 2, "max_new_tokens": 3}
+    [one, *_] = trace_speculative(target, draft, [0], **options)
     rejected, untested, correction = one.candidates
     assert (rejected.kind, rejected.acceptance, rejected.uniform) == ("rejected", 0.0, None)
     assert (untested.kind, untested.p) == ("untested", None)
@@ -281,7 +283,7 @@ def test_filters_in_their_order_on_a_row_worked_out_by_hand():
 
 @pytest.mark.parametrize("warp", [None, *WARPS])
 @pytest.mark.parametrize("dice", [Dice, GumbelDice])
-@pytest.mark.parametrize("rule", [None, "block"])
+@pytest.mark.parametrize("rule", [None, "token", "block"])
 def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice, rule):
     if rule and dice is GumbelDice:
         return  # which has a rule of its own
@@ -293,14 +295,14 @@ def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice, ru
     traced = list(traced)
     assert written(traced) == exact.tokens_of(plain)
     for candidate in candidates(traced):
-        if candidate.acceptance is not None and rule is None:
+        if candidate.acceptance is not None and rule == "token":
             at = candidate.ids.index(candidate.token)
             ratio = candidate.p.final[at] / candidate.q.final[at]
             assert candidate.acceptance == pytest.approx(min(1, ratio))
             assert (candidate.kind == "accepted") == (
                 candidate.uniform is not None and candidate.uniform < candidate.acceptance
             )
-        if candidate.residual is not None and rule is None:
+        if candidate.residual is not None and rule == "token":
             share = np.maximum(np.subtract(candidate.p.final, candidate.q.final), 0)
             ratio = candidate.residual[candidate.ids.index(candidate.token)]
             assert ratio > 0 and share[candidate.ids.index(candidate.token)] > 0
