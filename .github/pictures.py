@@ -63,7 +63,8 @@ def terminal(command, lines):
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{round(WIDTH * LETTER) + 2 * LEFT}" '
         f'height="{height}" font-family="ui-monospace,Menlo,Consolas,monospace" font-size="14" '
-        f'fill="#e6edf3">\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n{texts}\n</svg>\n'
+        f'fill="#e6edf3">\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
+        f"{texts}\n</svg>\n"
     )
 
 
