@@ -76,10 +76,10 @@ def wing(module):
 
 def forbidden(name, module, inside):
     """The arrow from `name` to `module`, both below the package, or None if it may be."""
-    if name == "errors" or (name == "checks" and module != "errors"):
-        return "errors imports nothing of the house, checks only errors"
-    if within(name, "kernels") and not within(module, "kernels", "errors", "checks"):
-        return "kernels import only errors and checks"
+    if name in ("errors", "lazy") or (name == "checks" and module != "errors"):
+        return "errors and lazy import nothing of the house, checks only errors"
+    if within(name, "kernels") and not within(module, "kernels", "errors", "checks", "lazy"):
+        return "kernels import only errors, checks and lazy"
     if within(name, "models") and within(module, "decoding", "speculation", "generation"):
         return "models know no decoder"
     if within(name, "decoding", "speculation") and within(module, "models"):

@@ -67,7 +67,7 @@ def add_decoding(parser, max_new_tokens):
     parser.add_argument(
         "--escape",
         action="store_true",
-        help="in the prompt and in --stop, \\n \\t \\\\ \\x41 \\u00e9 are what they stand for",
+        help="in the prompt, --stop and --bad-words \\n \\t \\\\ \\x41 \\u00e9 are what they say",
     )
     parser.add_argument(
         "--eos",

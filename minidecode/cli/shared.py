@@ -69,7 +69,11 @@ def given(args, names):
 
 def given_warp(args):
     """The settings of `Warp` that stand on the command line, as a dict."""
-    return given(args, OPTIONS)
+    found = given(args, OPTIONS)
+    if not getattr(args, "escape", False):
+        return found
+    texts = {name for name, row in OPTIONS.items() if row.kind.parse is str and name in found}
+    return found | {name: [unescape(text) for text in found[name]] for name in texts}
 
 
 def refuse_without_effect(args, names, reason):

@@ -12,6 +12,7 @@ is another thing: there two models are compared.)
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +23,17 @@ from .logprobs import noted, records_of
 from .run import FROM_MODEL, Run
 from .step import Step
 from .warp import Blocked, Warp, _at, unshaped
+
+
+@dataclass(frozen=True)
+class Look:
+    """One step's candidates, likeliest first, and what spoke for each; logits [V] before them."""
+
+    logits: np.ndarray
+    tokens: list[int]
+    probs: np.ndarray  # [top_k]
+    likeness: np.ndarray  # [top_k], the largest cosine to a state of the text
+    scores: np.ndarray  # [top_k]
 
 
 def contrastive_search(
@@ -37,13 +49,15 @@ def contrastive_search(
     stop: StopStrings = (),
     tokenizer: Tokenizer | None = None,
     logprobs: int | None = None,
+    trace: list[Look] | None = None,
 ) -> Iterator[Step]:
     """Yield one `Step` per token.
 
     penalty_alpha: from 0 to 1, the weight of the likeness; 0 is greedy decoding, as is top_k = 1.
     top_k: how many candidates are looked at. Ties fall to the likelier one, then to the lower id.
     warp: penalties and bans; p is the distribution after them. logprobs: with how many alternatives
-    each step holds its `TokenLogprobs`. The limits are those of `Run`.
+    each step holds its `TokenLogprobs`. trace: a list that gets a `Look` for each step. The limits
+    are those of `Run`.
     model: one with hidden states, `hidden_size` and the option `hidden` of `forward_many`.
     Errors, at the call: `InputError`, `ContextError`. While it runs: `LogitsError`.
     """
@@ -64,10 +78,10 @@ def contrastive_search(
     if isinstance(warp, Warp) and warp.top_k:
         raise InputError("top_k: got it in a warp, it was wanted by itself")
     warp = run.warped(unshaped("contrastive search", warp))
-    return _search(run, model, float(penalty_alpha), int(top_k), noted(warp, logprobs))
+    return _search(run, model, float(penalty_alpha), int(top_k), noted(warp, logprobs), trace)
 
 
-def _search(run, model, penalty_alpha, top_k, distribution):
+def _search(run, model, penalty_alpha, top_k, distribution, trace):
     if run.finish_reason:
         return
     seen = np.empty((len(run.prompt) + run.limit, model.hidden_size))  # directions [t, d]
@@ -89,6 +103,8 @@ def _search(run, model, penalty_alpha, top_k, distribution):
         scores = (1 - penalty_alpha) * probs - penalty_alpha * likeness
         if not np.isfinite(scores).all():
             raise LogitsError(f"{_at(t)}a hidden state is not finite")
+        if trace is not None:
+            trace.append(Look(logits[-1], tokens, probs, likeness, scores))
         best = int(scores.argmax())
         cache, (logits, _), seen[t] = caches[best], passes[best], states[best]
         taken = run.commit([tokens[best]])

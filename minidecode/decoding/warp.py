@@ -11,13 +11,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from .. import kernels
 from ..checks import shown
 from ..errors import InputError, LogitsError, MinidecodeError
+from ..lazy import lazy
 from . import filters
 from .settings import (
     BAN,
@@ -292,7 +292,7 @@ class Warp:
             probs /= probs.sum()
         return probs.astype(scores.dtype)
 
-    @cached_property
+    @lazy
     def _set(self):
         """{stage: [(row, value)]} of what is not off, in the order in which it applies."""
         values = [(row, getattr(self, name)) for name, row in ROWS.items()]

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..lazy import lazy
 from .memory import aligned
 
 __all__ = ["DTYPES", "LAYOUT", "Packed", "from_arrays", "pack", "to_arrays", "unpack"]
@@ -59,7 +59,7 @@ class Packed:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in _arrays(self).values())
 
-    @cached_property
+    @lazy
     def matrix(self) -> np.ndarray:
         """`unpack`: only the NumPy kernels ask for it, and once for each matrix."""
         matrix = np.ascontiguousarray(self.columns(np.arange(self.n_out)).T)
@@ -174,7 +174,7 @@ class Whole(Packed):
         scales = from_bfloat16(self.scales[panel, :, lane])
         return whole.reshape(*scales.shape, GROUP), scales
 
-    @cached_property
+    @lazy
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
         """Whole numbers [g, 32, n_out] and scales [g, n_out], float32: for the NumPy kernels."""
         whole, scales = self.whole_columns(np.arange(self.n_out))

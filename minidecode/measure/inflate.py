@@ -31,7 +31,6 @@ What differs is rounding only: dividing by 3 or 5, and longer sums.
 
 import contextlib
 import dataclasses
-import functools
 import math
 import shutil
 from collections.abc import Mapping
@@ -39,6 +38,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import InputError
+from ..lazy import lazy
 from ..models.checkpoint import Checkpoint, parameter_shapes
 from ..models.config import Config
 from ..models.gpt2 import GPT2
@@ -159,7 +159,7 @@ class Inflated(Mapping):
             values[d : 2 * d] -= self._spread
         return values
 
-    @functools.cached_property
+    @lazy
     def _spread(self):
         """The s of the docstring, from a bound on the small model's logits: float32.
 

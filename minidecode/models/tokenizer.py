@@ -6,7 +6,6 @@ and text comes of joining them. A special token, such as `<|endoftext|>`, means 
 """
 
 import contextlib
-import functools
 import json
 import os
 from pathlib import Path
@@ -16,6 +15,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from ..errors import InputError, TokenizerError
+from ..lazy import lazy
 from .added_tokens import read_added_tokens
 from .config import read_json
 
@@ -124,21 +124,21 @@ class Tokenizer:
             return []
         return sorted(b for name, b in _BYTE_OF.items() if self._backend.token_to_id(name) is None)
 
-    @functools.cached_property
+    @lazy
     def _incomplete(self):
         """Whether the package would leave out, in silence, what has no token."""
         if self._byte_level:
             return bool(self.lacking_bytes())
         return getattr(self._backend.model, "unk_token", None) is None
 
-    @functools.cached_property
+    @lazy
     def _literal(self):
         """The same tokenizer, to which the names of special tokens are text."""
         backend = Backend.from_str(self._backend.to_str())
         backend.encode_special_tokens = True
         return backend
 
-    @functools.cached_property
+    @lazy
     def vocab_size(self):
         """One more than the highest id that has a token; some ids below may have none."""
         return 1 + max(self._backend.get_vocab().values(), default=-1)

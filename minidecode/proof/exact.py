@@ -13,7 +13,6 @@ indices, rollbacks and limits are under test, not a copy of its algebra. On mode
 A decoder that takes its randomness from torch, NumPy or `random` goes through `adapters.choices`.
 """
 
-import functools
 import heapq
 import itertools
 import math
@@ -29,6 +28,7 @@ from ..decoding.sampling import sample
 from ..decoding.settings import CUT, FILTER
 from ..decoding.warp import Warp
 from ..errors import InputError, MinidecodeError
+from ..lazy import lazy
 
 FLOAT64 = np.dtype(np.float64)
 MAX_PATHS = 1_000_000
@@ -501,11 +501,11 @@ class RememberingWarp(Warp):
             known = self._known[key] = super().__call__(logits, history)
         return known.copy()
 
-    @functools.cached_property
+    @lazy
     def _known(self):
         return {}
 
-    @functools.cached_property
+    @lazy
     def _by_logits(self):
         """Whether the history has no effect: no penalties and no bans."""
         return self == self.only(FILTER, CUT)

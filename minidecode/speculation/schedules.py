@@ -71,9 +71,9 @@ class Auto:
     EXPLORE = 8
     RAREST = 256
     FADE = 0.97  # weight of an old acceptance after each new one
-    PRIOR = (3.0, 4.0)  # drafts accepted and tested, assumed before the first
+    PRIOR = (4.0, 5.0)  # drafts accepted and tested, assumed before the first
     SHARED = 6.0  # drafts at each place that fared as those at all places do
-    SLOPE = (0.02, 100.0)  # part of a pass that one token more costs; weighs less with each pass
+    SLOPE = (0.01, 100.0)  # part of a pass that one token more costs; weighs less with each pass
     LINE = 1.0  # passes over each number of tokens that cost what the line through all says
     BEYOND = 2  # drafts more than the longest round had, at the most: further on nothing is known
 

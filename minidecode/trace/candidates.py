@@ -20,7 +20,10 @@ class Candidate:
     residual    probabilities of `ids` in the distribution that a correction is drawn from:
                 max(0, p - q) divided by its sum, under block verification max(0, P_i p - q)
     divisor     that sum
-    scores      contrastive scores of `ids`, or what they add to a beam's total; None where barred
+    scores      contrastive scores of `ids`, of decoding or of search, or what they add to a beam's
+                total; None where barred
+    likeness    in contrastive search, the largest cosine between the hidden state of each of `ids`
+                and one of the text; None for what was not looked at
     noise       of `GumbelDice`: its noise for `ids`, added to log p
     acceptance  with which probability the draft was to be accepted; it was if `uniform` lay below.
                 Under block verification: that all drafts up to this one be kept and none behind it
@@ -41,6 +44,7 @@ class Candidate:
     residual: tuple[float, ...] | None = None
     divisor: float | None = None
     scores: tuple[float | None, ...] | None = None
+    likeness: tuple[float | None, ...] | None = None
     noise: tuple[float, ...] | None = None
     acceptance: float | None = None
     uniform: float | None = None

@@ -7,12 +7,12 @@ written without. The warp sees every distribution, the chance every draw, a draf
 import copy
 import dataclasses
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from ..decoding.chance import Dice, is_coupled
 from ..decoding.warp import Warp, as_warp
+from ..lazy import lazy
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ListeningWarp(Warp):
         self.notes.distributions.append(Distribution(logits, tuple(history), probs, self._plain))
         return probs
 
-    @cached_property
+    @lazy
     def _plain(self):
         """The same settings, and nobody listening."""
         return Warp(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Warp)})

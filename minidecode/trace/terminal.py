@@ -157,6 +157,16 @@ RESIDUAL = Column(
 NOISE = Column("noise", "what is added to log p: the largest sum is drawn", _own("noise"), "+.4f")
 MODEL = Column("model", "the probability before any setting", _own("p", "model"))
 DRAWN_P = Column("p", "the probability it was drawn with", _own("p", "final"))
+LIKENESS = Column(
+    "alike", "the largest cosine of its hidden state with one of the text", _own("likeness")
+)
+TRADED = Column(
+    "score",
+    "(1 - a) p - a alike, with a = penalty-alpha: the best is taken",
+    _own("scores"),
+    "+.4f",
+    8,
+)
 KEPT = Column("kept", "tokens left to draw from", lambda c: c.p and c.p.kept, ",d")
 EXPERT = Column("expert", "the expert's probability", _own("p", "model"))
 AMATEUR = Column("amateur", "the amateur's", _own("q", "model"))
@@ -177,9 +187,12 @@ def columns_of(traced, width=None):
         found, used = BY_RULE[traced.rule or "token"], 14 + NARROW
     else:
         first = traced.candidates[0] if traced.candidates else None
-        contrast = first is not None and first.q is not None
-        found = [EXPERT, AMATEUR, SCORE, DRAWN_P, KEPT] if contrast else [DRAWN_P, MODEL, KEPT]
-        found = [*found, NOISE if first is not None and first.noise is not None else DRAWN]
+        if first is not None and first.likeness is not None:
+            found = [DRAWN_P, LIKENESS, TRADED]
+        else:
+            contrast = first is not None and first.q is not None
+            found = [EXPERT, AMATEUR, SCORE, DRAWN_P, KEPT] if contrast else [DRAWN_P, MODEL, KEPT]
+            found += [NOISE if first is not None and first.noise is not None else DRAWN]
         used = 6 + NARROW
     while width is not None and used + sum(c.width + 1 for c in found) > width:
         found = found[:-1]
@@ -261,6 +274,8 @@ def candidate_text(candidate, spelling):
 def _token_line(number, candidate, spelling):
     """A token chosen without a draft, with what it came from."""
     columns = [DRAWN_P, MODEL] if candidate.q is None else [EXPERT, AMATEUR, SCORE]
+    if candidate.likeness is not None:
+        columns = [DRAWN_P, LIKENESS, TRADED]
     values = [f"{c.name} {c.cell(candidate).strip()}" for c in columns]
     values = [value.ljust(c.width + len(c.name)) for value, c in zip(values, columns)]
     label = _padded(_quoted(spelling, candidate.token), WIDE)

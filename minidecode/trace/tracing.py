@@ -12,6 +12,7 @@ from ..generation import Choice, check_names, choose
 from ..models.labels import Spelling
 from .beam import trace_beam
 from .contrastive import trace_contrastive, trace_speculative_contrastive
+from .contrastive_search import trace_contrastive_search
 from .page import Recording, page, summary
 from .sampling import trace_sample
 from .speculative import trace_speculative
@@ -21,6 +22,7 @@ TRACERS: dict[Any, Any] = {
     generation.sample: trace_sample,
     generation.beam_search: trace_beam,
     generation.contrastive: trace_contrastive,
+    generation.contrastive_search: trace_contrastive_search,
     generation.speculative: trace_speculative,
     generation.speculative_contrastive: trace_speculative_contrastive,
 }
@@ -42,6 +44,9 @@ ABOUT = {  # two sentences for someone who has never heard of it
     generation.CONTRASTIVE: "Tokens that a strong model, the expert, finds far less likely than "
     "its favourite are left out. Among the rest, those score best that the expert likes much more "
     "than a weak model, the amateur.",
+    generation.CONTRASTIVE_SEARCH: "At each position a few of the likeliest tokens are looked at. "
+    "The one with the best score is taken: its probability counts for it, and against it how much "
+    "the model's picture of it is like that of a token the text already holds.",
     generation.SPECULATIVE_CONTRASTIVE: "The amateur guesses several tokens ahead, and one pass "
     "of the expert checks them against the scores of expert over amateur. The text is distributed "
     "exactly as if those scores had chosen each token one by one.",
@@ -148,6 +153,7 @@ def traced(
     length_penalty: float | None = None,
     early_stopping: bool | str | None = None,
     num_return_sequences: int | None = None,
+    penalty_alpha: float | None = None,
     **settings: Any,
 ) -> TracedText:
     """`generate` with a trace: the decoder, its options and its text are those of `generate`.
@@ -169,6 +175,7 @@ def traced(
         "length_penalty": length_penalty,
         "early_stopping": early_stopping,
         "num_return_sequences": num_return_sequences,
+        "penalty_alpha": penalty_alpha,
     }
     objects = {
         "tokenizer": tokenizer,

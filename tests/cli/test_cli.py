@@ -456,6 +456,13 @@ def test_a_stop_string_may_be_an_escaped_line_break(tmp_path, capsys):
     assert in_process(capsys, *arguments, "--escape")[1] == "one"
 
 
+def test_bad_words_may_be_escaped_as_well(capsys):
+    arguments = ["generate", "Once upon a time", "--greedy", "--max-new-tokens", "100"]
+    arguments += ["--bad-words", r"\n"]
+    assert "\n" in in_process(capsys, *arguments)[1]  # a backslash and an n are banned
+    assert "\n" not in in_process(capsys, *arguments, "--escape")[1]
+
+
 def test_control_characters_are_escaped_on_a_terminal_alone(tmp_path, capsys, monkeypatch):
     text = "a\x1b[31mb\x07\tc\r\n\x7f\x9bd"
     directory = str(spelling_model(tmp_path / "model", text))

@@ -195,5 +195,5 @@ def test_on_the_command_line(tmp_path, capsys):
     for option in ("--top-p=0.5", "--greedy", "--num-beams=2", "--amateur=x", "--draft=x"):
         assert main([*arguments, "--penalty-alpha", "0.4", option]) == 2
         assert "has no effect" in capsys.readouterr().err
-    assert main(["trace", *arguments[1:-1], "--penalty-alpha", "0.4"]) == 2
-    assert "contrastive search cannot be traced yet" in capsys.readouterr().err
+    assert main(["trace", *arguments[1:-1], "--penalty-alpha", "0.4"]) == 0
+    assert "alike" in capsys.readouterr().out

@@ -188,6 +188,8 @@ def test_an_id_that_the_target_lacks_is_rejected_with_its_residual(rule):
 
 # Texts, bit for bit where the kernels allow it
 
+TEXTS = 100 if backend == "native" else 20  # NumPy's kernels take five times as long
+
 
 def gap_is_clear(model, tokens, start):
     """Whether no greedy choice hangs on rounding, which NumPy's kernels do not fix."""
@@ -201,7 +203,7 @@ def assert_same(got, wanted, model, prompt):
         assert got == wanted
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=TEXTS)
 @given(
     st.lists(st.integers(1, 4095), min_size=1, max_size=8),
     st.integers(1, 9),
@@ -219,7 +221,7 @@ def test_greedy_text_is_that_of_greedy(storytellers, prompt, k, schedule, warp, 
     assert_same(got, ids(sample(target, prompt, **options)), target, prompt)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=TEXTS)
 @given(
     st.lists(st.integers(1, 4095), min_size=1, max_size=8),
     st.integers(1, 9),

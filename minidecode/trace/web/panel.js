@@ -99,15 +99,16 @@ function series(candidate) {
 
 /** The numbers of each token, [title, list]: of two models with scores what they say themselves. */
 function columns(candidate) {
-  const { p, q, scores, noise, residual } = candidate;
+  const { p, q, scores, likeness, noise, residual } = candidate;
   const tested = q?.final && p?.final; // else a distribution of its own says more than its filters
   const sums = noise && p?.final &&
     noise.map((g, i) => (p.final[i] > 0 ? Math.log(p.final[i]) + g : null));
   return [
     [P, tested ? !scores && p.final : p?.model],
     [Q, tested ? !scores && q.final : q?.model],
+    ["alike", likeness],
     [data.tree && !Q ? "added" : "score", scores],
-    ["p", tested ? scores && p.final : p?.final],
+    ["p", likeness ? null : tested ? scores && p.final : p?.final],
     ["q", tested && scores && q.final],
     ["residual", residual],
     ["noise", noise],
@@ -126,7 +127,8 @@ function table(item) {
     ...numbers.map(([title]) => make("th", { scope: "col" }, title)),
     make("th", { scope: "col", class: "note" }, make("span", { class: "heard-only" }, "note")));
   const here = step.candidates.filter((x) => x.position === candidate.position);
-  const kinds = new Map(here.map((x) => [x.token, x.kind === "plain" ? "drawn" : x.kind]));
+  const taken = candidate.likeness ? "taken" : "drawn";
+  const kinds = new Map(here.map((x) => [x.token, x.kind === "plain" ? taken : x.kind]));
   const body = candidate.ids.map((id, i) => {
     const note = item.fates?.get(id) ?? kinds.get(id);
     const notes = [note, ...cutsOf(rows, i)].filter(Boolean).join(", ");
@@ -192,8 +194,10 @@ function key(candidate) {
   const meaning = rows.some((row) => row.model && row.final)
     ? "Outlined: what the model says. Filled: what was left to draw from. "
     : "";
+  const alike = candidate.likeness
+    ? "alike: the largest cosine of its hidden state with one of the text. " : "";
   const least = candidate.least === undefined ? "" :
     `The line: alpha times the ${P}'s largest probability, ${number(candidate.least)}; what is ` +
     "less likely is left out.";
-  return make("p", { class: "quiet" }, ...(rows.length > 1 ? names : []), meaning, least);
+  return make("p", { class: "quiet" }, ...(rows.length > 1 ? names : []), meaning, alike, least);
 }

@@ -48,6 +48,10 @@ function sentence(item) {
     return `Bonus: all ${step.drafted} drafts were accepted, so the ${P}'s next row gives one ` +
       `more, with p = ${p}${uniform(candidate)}. ${noise(candidate)}`;
   }
+  if (candidate.likeness) {
+    return `Taken for the best score, ${number(own(candidate, candidate.scores))}: its probability ` +
+      `is ${p}, its likeness to the text ${number(own(candidate, candidate.likeness))}.`;
+  }
   const how = candidate.p.kept === 1 ? "The only token left" : "Drawn";
   const score = candidate.scores
     ? ` Its score is ${number(own(candidate, candidate.scores))}.` : "";
