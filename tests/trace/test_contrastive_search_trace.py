@@ -7,10 +7,12 @@ from builders import random_gpt2
 from minidecode import traced
 from minidecode.decoding.contrastive_search import contrastive_search
 from minidecode.decoding.warp import Warp
+from minidecode.models.config import Config
 from minidecode.models.gpt2 import GPT2
 from minidecode.trace.contrastive_search import trace_contrastive_search
 
-MODEL = GPT2(*random_gpt2(3, 40, 2, 2, 16, 64))
+CONFIG, TENSORS = random_gpt2(3, 40, 2, 2, 16, 64)
+MODEL = GPT2(Config.from_dict(CONFIG), TENSORS)
 PROMPT = [5, 6, 7]
 
 
