@@ -28,8 +28,8 @@ def add(subparsers):
         "methods",
         nargs="*",
         metavar="METHOD",
-        help="greedy, beam:4, sample:temperature=0.7,top_p=0.9, contrastive:alpha=0.1 (with k=4 "
-        "its amateur drafts), speculative:k=4, and the like "
+        help="greedy, beam:4, stochastic:4, search:0.6, sample:temperature=0.7,top_p=0.9, "
+        "contrastive:alpha=0.1 (with k=4 its amateur drafts), speculative:k=4, and the like "
         f"(default: {' '.join(METHODS)})",
     )
     add_model(parser)

@@ -1,10 +1,13 @@
 """Decoders side by side: the same prompts, the same measures, and how far chance alone moves them.
 
-A method is written as its name and options: `greedy`, `beam:4`, `sample:temperature=0.7,top_p=0.9`,
-`contrastive:alpha=0.1`, `speculative:k=4`, or the last two in one, `contrastive:alpha=0.1,k=4`. It
-writes a text for every prompt, once a seed. Measures (metrics.py, of whitespace words) are averaged
-over the prompts; reported is the mean of these over the seeds, with its standard error. A method
-without chance runs once and has none.
+A method is written as its name and options: `greedy`, `beam:4`, `beam:4,num_beam_groups=2` (diverse
+beam search), `stochastic:4` (stochastic beam search, of which the first text counts),
+`sample:temperature=0.7,top_p=0.9`, `search:0.6,top_k=4` (contrastive search),
+`contrastive:alpha=0.1`, `speculative:k=4`, or the last two in one, `contrastive:alpha=0.1,k=4`.
+
+It writes a text for every prompt, once a seed. Measures (metrics.py, of whitespace words) are
+averaged over the prompts; reported is the mean of these over the seeds, with its standard error. A
+method without chance runs once and has none.
 """
 
 import dataclasses
@@ -35,15 +38,24 @@ _BEAM = {
     "num_beams": int,
     "length_penalty": float,
     "early_stopping": {"true": True, "false": False, "never": "never"}.__getitem__,
+    "num_beam_groups": int,
+    "diversity_penalty": float,
 }
 _DRAFTS = {"k": int, "schedule": str, "verify": str}
 OPTIONS = {  # what each method takes: option -> from text to its value
     "greedy": _PENALTIES,
     "beam": {**_BEAM, **_PENALTIES},
+    "stochastic": {"num_beams": int, **_WARP},
     "sample": _WARP,
+    "search": {"penalty_alpha": float, **_PENALTIES, "top_k": _WARP["top_k"]},
     "contrastive": {**_CONTRAST, **_DRAFTS, **_WARP},
     "speculative": {**_DRAFTS, **_WARP},
 }
+SHORT = {
+    "beam": "num_beams",
+    "stochastic": "num_beams",
+    "search": "penalty_alpha",
+}  # before a comma
 MEASURES = {  # of the words of one text
     "entropy_1": functools.partial(metrics.ngram_entropy, n=1),
     "entropy_2": functools.partial(metrics.ngram_entropy, n=2),
@@ -108,10 +120,11 @@ def parse_method(label):
     kind, colon, rest = label.partition(":")
     if kind not in OPTIONS:
         raise InputError(f"method {label!r}: got {kind!r}, one of {', '.join(OPTIONS)} was wanted")
-    if kind == "beam" and "=" not in rest.partition(",")[0]:
-        rest = f"num_beams={rest}"
+    short = SHORT.get(kind)
+    if short and "=" not in rest.partition(",")[0]:
+        rest = f"{short}={rest}"
     found = {}
-    for part in rest.split(",") if colon or kind == "beam" else ():
+    for part in rest.split(",") if colon or short else ():
         name, _, text = part.partition("=")
         if name not in OPTIONS[kind]:
             known = ", ".join(OPTIONS[kind])
@@ -131,13 +144,15 @@ def arguments(method, *, draft=None, amateur=None, chance=None):
     found |= method.settings
     if method.kind == "greedy":
         found["temperature"] = 0
+    if method.kind == "stochastic":
+        found["stochastic"] = True
     if method.kind == "contrastive":
         found["amateur"] = _need(method, "an amateur", amateur)
         if method.options.keys() & _DRAFTS.keys():
             found["draft"] = amateur  # speculative contrastive decoding
     if method.kind == "speculative":
         found["draft"] = _need(method, "a draft", draft)
-    if method.kind != "beam":
+    if method.kind not in ("beam", "search"):
         found["chance"] = chance
     return found
 

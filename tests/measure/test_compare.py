@@ -17,8 +17,11 @@ from minidecode.cli import main
 from minidecode.decoding.beam import beam_search
 from minidecode.decoding.chance import Dice
 from minidecode.decoding.contrastive import contrastive
+from minidecode.decoding.contrastive_search import contrastive_search
+from minidecode.decoding.diverse_beam import diverse_beam_search
 from minidecode.decoding.greedy import greedy
 from minidecode.decoding.sampling import sample
+from minidecode.decoding.stochastic_beam import stochastic_beam_search
 from minidecode.decoding.warp import Warp, log_softmax
 from minidecode.errors import InputError
 from minidecode.generation import Result, generate
@@ -67,6 +70,11 @@ def text(steps):
             {"num_beams": 2, "early_stopping": "never"},
         ),
         ("beam:2,early_stopping=true", {}, {"num_beams": 2, "early_stopping": True}),
+        ("beam:4,num_beam_groups=2", {}, {"num_beams": 4, "num_beam_groups": 2}),
+        ("stochastic:4", {}, {"num_beams": 4}),
+        ("stochastic:2,top_p=0.9", {"top_p": 0.9}, {"num_beams": 2}),
+        ("search:0.6", {}, {"penalty_alpha": 0.6}),
+        ("search:0.4,top_k=6", {"top_k": 6}, {"penalty_alpha": 0.4}),
         ("sample", {}, {}),
         ("sample:temperature=0.7,top_p=0.9", {"temperature": 0.7, "top_p": 0.9}, {}),
         ("sample:top_k=40", {"top_k": 40}, {}),
@@ -86,7 +94,7 @@ def test_methods(label, settings, options):
 @pytest.mark.parametrize(
     ("label", "complaint"),
     [
-        ("nucleus", "got 'nucleus', one of greedy, beam, sample"),
+        ("nucleus", "got 'nucleus', one of greedy, beam, stochastic, sample, search"),
         ("", "got ''"),
         ("sample:top_q=1", "got option 'top_q', one of temperature, top_k"),
         ("sample:", "got option ''"),
@@ -96,6 +104,9 @@ def test_methods(label, settings, options):
         ("sample:top_k=2.5", "got '2.5' for top_k"),
         ("sample:top_p", "got '' for top_p"),
         ("beam", "got '' for num_beams"),
+        ("search", "got '' for penalty_alpha"),
+        ("search:0.6,top_p=0.9", "got option 'top_p'"),
+        ("stochastic:2,length_penalty=1", "got option 'length_penalty'"),
         ("beam:wide", "got 'wide' for num_beams"),
         ("beam:4,early_stopping=maybe", "got 'maybe' for early_stopping"),
     ],
@@ -108,8 +119,10 @@ def test_what_is_no_method(label, complaint):
 
 
 def test_which_methods_draw():
-    drawing = ["sample", "sample:top_k=5", "contrastive:temperature=1", "speculative:k=2"]
-    certain = ["greedy", "beam:4", "contrastive", "contrastive:alpha=0.2", "sample:temperature=0"]
+    drawing = ["sample", "sample:top_k=5", "stochastic:2", "contrastive:temperature=1"]
+    drawing.append("speculative:k=2")
+    certain = ["greedy", "beam:4", "beam:4,num_beam_groups=2", "search:0.6", "contrastive"]
+    certain += ["contrastive:alpha=0.2", "sample:temperature=0"]
     assert all(parse_method(label).draws for label in drawing)
     assert not any(parse_method(label).draws for label in certain)
 
@@ -130,6 +143,13 @@ def test_each_method_is_its_decoder(pair):
     blocked = text(greedy(target, prompt, no_repeat_ngram_size=1, **limits))
     assert written("greedy:no_repeat_ngram_size=1") == blocked
     assert written("beam:3") == beam_search(target, prompt, num_beams=3, **limits)[0].tokens
+    groups = {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.7}
+    diverse = diverse_beam_search(target, prompt, **groups, **limits)[0].tokens
+    assert written("beam:4,num_beam_groups=2,diversity_penalty=0.7") == diverse
+    drawn = stochastic_beam_search(target, prompt, num_beams=2, chance=Dice(3), **limits)
+    assert written("stochastic:2") == drawn[0].tokens
+    searched = text(contrastive_search(target, prompt, penalty_alpha=0.4, top_k=3, **limits))
+    assert written("search:0.4,top_k=3") == searched
     assert written("sample") == with_seed(sample, target)
     assert written("sample:temperature=0.7") == with_seed(sample, target, warp=warp)
     best = text(contrastive(target, small, prompt, alpha=0.3, **limits))
