@@ -56,7 +56,7 @@ class GPT2:
         self.head = weights.rows(EMBEDDING if tied else HEAD)  # [d, V]
         self.embedding = self.head if tied else weights.rows(EMBEDDING)
         self.wpe = weights.vector("wpe.weight")  # [n_positions, d]
-        epsilon = config.layer_norm_epsilon
+        epsilon = float(config.layer_norm_epsilon)  # 1 is a number too
         self.blocks = [_read_block(weights, f"h.{i}.", epsilon) for i in range(config.n_layer)]
         self.ln_f = _read_norm(weights, "ln_f", epsilon)
         self._activation = ACTIVATIONS[config.activation_function]

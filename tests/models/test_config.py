@@ -56,6 +56,7 @@ def test_n_positions_counts_and_n_ctx_serves_alone():
     "field, value",
     [
         ("layer_norm_epsilon", 1e-3),
+        ("layer_norm_epsilon", 1),
         ("scale_attn_weights", False),
         ("scale_attn_by_inverse_layer_idx", True),
         ("tie_word_embeddings", False),
