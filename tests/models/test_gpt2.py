@@ -80,6 +80,7 @@ SHAPES = [  # V, n_layer, n_head, d, n_positions: widths of a head 1, 3, 5, 8, 1
     [
         {},
         {"n_inner": 7, "layer_norm_epsilon": 1e-2},
+        {"layer_norm_epsilon": 1},
         {"scale_attn_weights": False},
         {"scale_attn_by_inverse_layer_idx": True},
     ],
