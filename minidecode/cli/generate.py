@@ -68,7 +68,6 @@ def run(args):
     if args.prompts is not None:
         write_lines(args, model, tokenizer, prompts, options)
     elif args.interactive:
-        tell_seed(args, options)
         interact(args, model, tokenizer, prompts[0], options)
     else:
         write_text(args, model, tokenizer, prompts[0], options)
@@ -99,10 +98,9 @@ def write_text(args, model, tokenizer, prompt, options):
         result = generate(model, given_prompt, **options)
         print(json.dumps(as_json(args, prompt, tokenizer, result, chance)))
     else:
-        tell_seed(args, options)
-        if args.echo:
-            show(prompt)
-        result = generate(model, given_prompt, on_text=show, **options)
+        text = Shown(args, options, prompt if args.echo else "")
+        result = generate(model, given_prompt, on_text=text.show, **options)
+        text.begin()
         texts = [hypothesis_text(h, tokenizer, stop_strings(args)) for h in result.hypotheses]
         for text in texts[1:] or [one.text for one in result.sequences[1:]]:
             show(f"\n{SEPARATOR}\n{text}")
@@ -127,11 +125,12 @@ def write_lines(args, model, tokenizer, prompts, options):
 
 def interact(args, model, tokenizer, prompt, options):
     """Write after the prompt, then after each line of standard input; the context is kept."""
-    context, ids = Context(model), []
+    context, ids, text = Context(model), [], Shown(args, options)
     while prompt is not None:
         if prompt:
             ids += tokenizer.encode(prompt, special=not args.literal)
-            result = generate(model, ids, on_text=show, context=context, **options)
+            result = generate(model, ids, on_text=text.show, context=context, **options)
+            text.begin()
             ended = result.finish_reason == "eos"  # an end token would begin another text
             ids += result.tokens[:-1] if ended else result.tokens
             tell_end_of_context(result)
@@ -146,10 +145,29 @@ def next_line():
     return line.removesuffix("\n") if line else None
 
 
-def tell_seed(args, options):
-    chance = options.get("chance")
-    if chance is not None and args.seed is None:
-        print(f"seed: {chance.seed}", file=sys.stderr)
+class Shown:
+    """A text on standard output. The seed, and what is echoed, go before its first piece: only
+    then is all checked, and a setting that is refused has nothing else printed beside it.
+    """
+
+    def __init__(self, args, options, echo=""):
+        chance = options.get("chance")
+        self.seed = chance.seed if chance is not None and args.seed is None else None
+        self.echo, self.begun = echo, False
+
+    def begin(self):
+        """To be called at the end too: a text may be without a piece."""
+        if self.begun:
+            return
+        self.begun = True
+        if self.seed is not None:
+            print(f"seed: {self.seed}", file=sys.stderr)
+        if self.echo:
+            show(self.echo)
+
+    def show(self, piece):
+        self.begin()
+        show(piece)
 
 
 def tell_end_of_context(result):

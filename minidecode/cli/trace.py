@@ -70,9 +70,11 @@ def run(args):
     spelling = Spelling(tokenizer, model.eos)
     steps = steps_of(choice, prompt_of(args, prompt, tokenizer))
     recording = recording_of(choice, prompt, settings)
+    quiet = args.html == "-"  # the page alone goes to standard output
+    if args.num_beams is None:
+        steps = checked(steps)
     if args.seed is None and "seed" in settings:
         print(f"seed: {settings['seed']}", file=sys.stderr)
-    quiet = args.html == "-"  # the page alone goes to standard output
     if args.num_beams is not None:
         recording.tree = steps
         show(tree_lines(steps, spelling, **style), quiet)
@@ -89,6 +91,13 @@ def run(args):
         sys.stdout.write(page(recording, tokenizer, model.eos))
     elif args.html is not None:
         Path(args.html).write_text(page(recording, tokenizer, model.eos), encoding="utf-8")
+
+
+def checked(steps):
+    """The same steps, the first of them made: until then a setting may be refused."""
+    steps = iter(steps)
+    first = list(itertools.islice(steps, 1))
+    return itertools.chain(first, steps)
 
 
 def settings_shown(args, choice):

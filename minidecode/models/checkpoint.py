@@ -242,6 +242,11 @@ def _shard_path(index, shard):
 
 def file_entries(path):
     """The entries of one file, which the safetensors package has found sound."""
+    return read_header(path)[0]
+
+
+def read_header(path):
+    """(the entries of one file, its metadata), once the safetensors package has found it sound."""
     try:
         with safe_open(path, framework="numpy"), open(path, "rb") as file:
             # The package tells no offsets, so its header is read once more. Format: 8 bytes length,
@@ -250,10 +255,12 @@ def file_entries(path):
             header = json.loads(file.read(length))
     except (SafetensorError, OSError) as reason:
         raise CheckpointError(f"{path}: is not a sound safetensors file ({reason})") from None
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", None) or {}
+    entries = []
     for name, tensor in header.items():
         begin, shape = tensor["data_offsets"][0], tuple(tensor["shape"])
-        yield _Entry(path, name, tensor["dtype"], shape, 8 + length + begin)
+        entries.append(_Entry(path, name, tensor["dtype"], shape, 8 + length + begin))
+    return entries, metadata
 
 
 def _read(entry):

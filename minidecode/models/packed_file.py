@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import CheckpointError
 from ..kernels import Packed, from_arrays, to_arrays
-from .checkpoint import file_entries, parameter_shapes
+from .checkpoint import parameter_shapes, read_header
 from .config import Config
 from .saving import STORED, new_directory, write_config, write_safetensors
 from .tokenizer import FILES
@@ -34,8 +34,9 @@ class PackedFile:
 
     def __init__(self, directory: Path, config: Config):
         self.path = Path(directory) / PACKED
-        self._entries = {entry.stored_name: entry for entry in file_entries(self.path)}
-        self._described, self.dtype = self._read_description()
+        entries, metadata = read_header(self.path)
+        self._entries = {entry.stored_name: entry for entry in entries}
+        self._described, self.dtype = self._read_description(metadata)
         self._check(config)
         with open(self.path, "rb") as file:
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -74,12 +75,10 @@ class PackedFile:
         count = int(np.prod(entry.shape))
         return np.frombuffer(self._bytes, code, count, entry.offset).reshape(entry.shape)
 
-    def _read_description(self):
+    def _read_description(self, metadata):
         """({name of a matrix: its description}, the type of the model's weights)."""
         try:
-            with open(self.path, "rb") as file:
-                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-            description = json.loads(header["__metadata__"]["minidecode"])
+            description = json.loads(metadata["minidecode"])
             layout, dtype, matrices = (description[n] for n in ("layout", "dtype", "matrices"))
             described = {
                 name: {**fields, "layout": layout, "arrays": list(fields["arrays"])}

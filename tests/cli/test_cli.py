@@ -289,10 +289,46 @@ def test_a_wrong_variable_is_one_line(variables, message):
 def test_bad_input_is_one_line_and_a_code(capsys, arguments, code, message):
     got, out, err = in_process(capsys, *arguments)
     assert (got, out) == (code, "")
-    lines = [line for line in err.splitlines() if not line.startswith("seed: ")]
+    lines = err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("minidecode: ")
     assert message in lines[0]
+
+
+@pytest.mark.parametrize("command", ["generate", "trace"])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        ["--max-new-tokens", "-1"],
+        ["--top-k", "-1"],
+        ["--min-new-tokens", "9", "--max-new-tokens", "3"],
+        ["--stop", ""],
+        ["--eos", "99999"],
+        ["--bad-words", ""],
+        ["--draft", "storyteller-1m", "--num-draft-tokens", "-1"],
+        ["--mirostat", "-1"],
+        ["--num-beams", "2", "--stochastic", "--num-return-sequences", "3"],
+        ["--num-beams", "2", "--num-return-sequences", "3"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_printed_before_a_setting_is_refused(capsys, command, refused):
+    """No seed for a text that never comes."""
+    code, out, err = in_process(capsys, command, "a", *refused)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1 and err.startswith("minidecode: "), err
+
+
+@pytest.mark.parametrize("more", [["--echo"], ["--num-return-sequences", "0"], ["--interactive"]])
+def test_nothing_is_shown_before_a_long_prompt_or_a_count_is_refused(capsys, more):
+    code, out, err = in_process(capsys, "generate", "a " * 600, *more)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_text_without_a_piece_has_its_seed_and_its_prompt(capsys):
+    code, out, err = in_process(capsys, "generate", "She", "--echo", "--max-new-tokens", "0")
+    assert (code, out) == (0, "She")
+    assert err.startswith("seed: ")
 
 
 @pytest.mark.parametrize(

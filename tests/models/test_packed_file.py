@@ -13,10 +13,10 @@ from minidecode import CheckpointError, InputError, kernels, load
 from minidecode.cli import main
 from minidecode.kernels import DTYPES, pack
 from minidecode.kernels.packing import unpack
-from minidecode.models.config import Config
+from minidecode.models.config import Config, read_json
 from minidecode.models.gpt2 import GPT2
 from minidecode.models.loading import convert
-from minidecode.models.packed_file import PACKED
+from minidecode.models.packed_file import PACKED, PackedFile
 
 SHAPE = {"V": 300, "n_layer": 2, "n_head": 2, "d": 24, "n_positions": 32}  # 24: no whole group
 FORMS = [{}, {"tie_word_embeddings": False}]
@@ -116,6 +116,15 @@ def test_a_model_without_tokenizer_files_takes_ids(tmp_path):
     model, tokenizer = load(tmp_path, tokenizer=None)
     assert tokenizer is None
     assert logits(model).shape == (8, 300)
+
+
+def test_the_header_of_a_file_is_parsed_once(source, tmp_path, monkeypatch):
+    """With a thousand matrices it is long."""
+    convert(source, tmp_path / "out", dtype="int8")
+    parsed, loads = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or loads(text))
+    PackedFile(tmp_path / "out", Config.from_dict(read_json(tmp_path / "out" / "config.json")))
+    assert sum("data_offsets" in str(text) for text in parsed) == 1
 
 
 # Files that are not what they should be
