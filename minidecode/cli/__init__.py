@@ -65,9 +65,12 @@ def main(argv=None):
         except MinidecodeError as error:
             usage = isinstance(error, InputError) and not isinstance(error, LogitsError)
             return fail(error, 2 if usage else 1)
-        except (OSError, MemoryError) as error:
+        except OSError as error:
             mute_where_full(sys.stdout)
-            return fail(error or "out of memory", 1)
+            named = isinstance(error.filename, str) and error.strerror
+            return fail(f"{error.filename}: {error.strerror}" if named else error, 1)
+        except MemoryError as error:
+            return fail(str(error) or "out of memory", 1)  # Python's own says nothing
 
 
 def mute_where_full(stream):

@@ -25,6 +25,7 @@ class Parser(argparse.ArgumentParser):
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         if wrong:
             message += perhaps(wrong[1], re.findall(r"[\w.-]+", wrong[2]))
+        message = re.sub(r"'[^']{80,}'", lambda found: f"{found[0][:50]}...'", message)
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def _print_message(self, message, file=None):

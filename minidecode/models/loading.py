@@ -14,6 +14,7 @@ from .checkpoint import Checkpoint
 from .config import Config
 from .gpt2 import GPT2
 from .packed_file import PACKED, PackedFile, write_packed
+from .saving import new_directory
 from .tokenizer import Tokenizer
 from .weights import check_dtype
 
@@ -72,6 +73,7 @@ def convert(name: str | Path, out: str | Path, *, dtype: str, progress: Any = No
     `load`, and `InputError` where `out` is not new or empty.
     """
     source = find(name, progress=progress)
+    new_directory(out)  # a large model need not be read to say that there is no place for it
     model, _ = load(source, dtype=dtype, tokenizer=None, progress=progress)
     write_packed(out, model, source)
     return model
@@ -104,10 +106,14 @@ def find(name, *, progress=None):
     if name in EMBEDDED:
         return _find_embedded(name)
     directory = Path(os.path.expanduser(name))
-    if directory.is_dir():
-        return directory
-    if directory.exists():
-        raise CheckpointError(f"{name}: got a file, the directory of a model was wanted")
+    try:
+        if directory.is_dir():
+            return directory
+        if directory.exists():
+            raise CheckpointError(f"{name}: got a file, the directory of a model was wanted")
+    except OSError as error:  # a name too long, a folder that may not be entered
+        reason = error.strerror
+        raise CheckpointError(f"{name!s:.50}: {reason}, a model was wanted") from None
     if not isinstance(name, str) or not _HUB_ID.fullmatch(name):
         raise CheckpointError(f"{name}: there is no such directory")
     return _fetch(name, progress)

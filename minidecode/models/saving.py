@@ -20,11 +20,20 @@ STORED = {"F32": "<f4", "U16": "<u2", "U8": "u1"}  # the types that are written
 
 def new_directory(path):
     """`path` as a Path, created where it is missing; `InputError` where anything is in the way."""
+    if str(path) == "":  # which Path would read as the current directory
+        raise InputError("directory: got an empty name, a new or empty directory was wanted")
     directory = Path(path).expanduser()
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"{path}: got a file, a new or empty directory was wanted")
-    directory.mkdir(parents=True, exist_ok=True)
-    if any(directory.iterdir()):
+    try:
+        if directory.exists() and not directory.is_dir():
+            raise InputError(f"{path}: got a file, a new or empty directory was wanted")
+        directory.mkdir(parents=True, exist_ok=True)
+        empty = not any(directory.iterdir())
+    except OSError as error:
+        raise InputError(
+            f"{path}: got a place that cannot be written to ({error.strerror}), "
+            "a new or empty directory was wanted"
+        ) from None
+    if not empty:
         raise InputError(f"{path}: is not empty, a new or empty directory was wanted")
     return directory
 

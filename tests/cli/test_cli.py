@@ -325,6 +325,47 @@ def test_nothing_is_shown_before_a_long_prompt_or_a_count_is_refused(capsys, mor
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
+@pytest.mark.parametrize(
+    "out", ["", "/proc/nowhere", "/dev/null", "/dev/null/below", "a" * 400, "a/" * 3000], ids=len
+)
+def test_a_place_that_cannot_hold_a_model_is_refused_before_the_model_is_read(
+    capsys, monkeypatch, out
+):
+    monkeypatch.setattr("minidecode.models.loading.load", None)  # who called it would fail
+    code, told, err = in_process(
+        capsys, "convert", "storyteller-1m", "--dtype", "int8", "--out", out
+    )
+    assert (code, told, err.count("\n")) == (2, "", 1)
+    assert "a new or empty directory was wanted" in err and "Errno" not in err
+
+
+@pytest.mark.parametrize("name", ["./" + "a" * 400, "./" + "a/" * 3000, "/etc/passwd/x"], ids=len)
+def test_a_model_that_cannot_be_looked_for_is_named(capsys, name):
+    code, out, err = in_process(capsys, "generate", "x", "--model", name)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"minidecode: {name[:40]}") and "Errno" not in err
+
+
+@pytest.mark.parametrize("option", ["--seed", "--top-k", "--temperature", "--num-beams"])
+def test_a_refused_number_of_any_length_is_a_short_line(option):
+    code, out, err = run("generate", "x", option, "1" * 5000 + ("x" if "t" in option else ""))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert len(err) < 300
+
+
+@pytest.mark.parametrize("error", [MemoryError(), MemoryError("of 9 TB"), OSError("odd")])
+def test_a_failure_always_says_something(capsys, monkeypatch, error):
+    def fails(*args):
+        raise error
+
+    monkeypatch.setattr("minidecode.cli.info.run", fails)
+    code, _, err = in_process(capsys, "info")
+    assert (code, err) == (
+        1,
+        f"minidecode: {error!s}\n" if str(error) else "minidecode: out of memory\n",
+    )
+
+
 def test_a_text_without_a_piece_has_its_seed_and_its_prompt(capsys):
     code, out, err = in_process(capsys, "generate", "She", "--echo", "--max-new-tokens", "0")
     assert (code, out) == (0, "She")
