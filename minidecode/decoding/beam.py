@@ -56,12 +56,14 @@ class Branch:
     token   None for a hypothesis that was blocked, and so ended as it was
     total   the sum of its log-probabilities
     fate    running, finished or dropped
+    group   its number in diverse beam search, from 1
     """
 
     parent: int
     token: int | None
     total: float
     fate: str
+    group: int | None = None
 
 
 @dataclass(frozen=True)

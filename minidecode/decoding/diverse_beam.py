@@ -17,7 +17,17 @@ import numpy as np
 
 from ..checks import real, whole
 from ..errors import InputError
-from .beam import Hypothesis, _advance, _Beam, _check, _Finished, _inherit, _sort_out, _token_scores
+from .beam import (
+    Branch,
+    Hypothesis,
+    _advance,
+    _Beam,
+    _check,
+    _Finished,
+    _inherit,
+    _sort_out,
+    _token_scores,
+)
 from .context import Context
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .logprobs import rescored
@@ -34,6 +44,7 @@ class _Group:
 
     beams: list[_Beam]
     finished: _Finished
+    number: int  # from 1
 
 
 def diverse_beam_search(
@@ -54,12 +65,14 @@ def diverse_beam_search(
     tokenizer: Tokenizer | None = None,
     context: Context | None = None,
     logprobs: int | None = None,
+    trace: list[list[Branch]] | None = None,
 ) -> list[Hypothesis]:
     """The `num_return_sequences` best hypotheses of all groups, best first.
 
     num_beams: a multiple of num_beam_groups. diversity_penalty: above 0; `DIVERSITY` unless given.
     All else, and the errors: as in `beam_search`, in each group. Scores and log-probabilities are
     less what diversity cost, but not so the `TokenLogprobs`. Two groups may return the same text.
+    trace: a list that gets the branches of each step, those of all groups in order.
     """
     _check(num_beams, num_return_sequences, length_penalty, early_stopping)
     if logprobs is not None:
@@ -82,7 +95,7 @@ def diverse_beam_search(
     size = int(num_beams) // int(num_beam_groups)
     rules = (size, min(size, num_return_sequences), length_penalty, early_stopping)
     first = _first_beams(model, run, num_beam_groups)
-    groups = [_Group([beam], _Finished(*rules)) for beam in first]
+    groups = [_Group([beam], _Finished(*rules), i) for i, beam in enumerate(first, 1)]
 
     for length in range(1, run.limit + 1):
         running = [group for group in groups if group.beams]
@@ -90,12 +103,18 @@ def diverse_beam_search(
             break
         scores = iter(_scores(model, run, warp, [beam for g in running for beam in g.beams]))
         taken = np.zeros(model.vocab_size)  # by how many beams, in this step
+        seen, first = [], 0  # for the trace; the place of the group's first beam among all
         for group in running:
-            costs = diversity_penalty * taken
+            costs, size = diversity_penalty * taken, len(group.beams)
             own = [next(scores) - costs for _ in group.beams]
-            np.add.at(taken, _extend(group, own, run, length), 1)
+            branches, tokens = _extend(group, own, run, length)
+            np.add.at(taken, tokens, 1)
             if _over(group, warp, run, length):
                 group.beams = []
+            seen += _placed(branches, first, group)
+            first += size
+        if trace is not None:
+            trace.append(seen)
     found = [hypothesis for group in groups for hypothesis in group.finished.best]
     best = sorted(found, key=lambda h: -h.score)[:num_return_sequences]  # stable: earlier groups
     if logprobs is None:
@@ -146,17 +165,33 @@ def _scores(model, run, warp, beams):
     ]
 
 
+def _placed(branches, first, group):
+    """The branches as a trace has them: parents counted over all groups, `group` by its number.
+
+    Where the group is over, what would have run on is dropped.
+    """
+    return [
+        replace(
+            branch,
+            parent=first + branch.parent,
+            fate="dropped" if branch.fate == "running" and not group.beams else branch.fate,
+            group=group.number,
+        )
+        for branch in branches
+    ]
+
+
 def _extend(group, scores, run, length):
-    """One step of one group; the tokens that its beams were extended by, ends left out."""
+    """One step of one group: its branches, and the tokens of its beams, ends left out."""
     at_limit = run.full if length == run.limit else None
     branches = _sort_out(group.beams, scores, run.eos, at_limit, group.finished)
     running = [branch for branch in branches if branch.fate == "running"]
     group.beams = _inherit(group.beams, scores, running)
     if at_limit is None:
-        return [branch.token for branch in running]
+        return branches, [branch.token for branch in running]
     # Nothing runs on, but what would have holds the later groups off all the same.
     best = [branch.token for branch in branches if branch.token is not None]
-    return [token for token in best if token not in run.eos][: group.finished.num_beams]
+    return branches, [token for token in best if token not in run.eos][: group.finished.num_beams]
 
 
 def _over(group, warp, run, length):

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..decoding.beam import Hypothesis, beam_search
 from ..decoding.contrastive import Contrast
+from ..decoding.diverse_beam import diverse_beam_search
 from ..decoding.run import prompt_ids
 from ..decoding.warp import log_softmax
 from .candidates import Candidate
@@ -25,6 +26,7 @@ class Node:
     fate       running, finished or dropped
     rank       of the returned hypothesis that ends here, from 0; None if none does
     best       whether the best hypothesis passes through it
+    group      its number in diverse beam search, from 1
     """
 
     candidate: Candidate | None
@@ -33,6 +35,7 @@ class Node:
     fate: str
     rank: int | None = None
     best: bool = False
+    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,32 @@ def trace_beam(model, prompt, *, amateur=None, contrast=None, **options):
     return Tree(_mark(grower.levels, hypotheses), hypotheses, options.get("length_penalty", 1.0))
 
 
+def trace_diverse_beam(model, prompt, *, num_beam_groups, **options):
+    """`diverse_beam_search`, returning its `Tree`. Arguments as there, but for `trace`."""
+    notes = Notes()
+    start = len(prompt_ids(model, prompt, options.get("tokenizer")))
+    grower = _Grower(start, notes, Notes(), 1.0, roots=num_beam_groups)
+    hypotheses = diverse_beam_search(
+        ListeningModel(model, notes),
+        prompt,
+        num_beam_groups=num_beam_groups,
+        trace=grower,
+        **options,
+    )
+    return Tree(_mark(grower.levels, hypotheses), hypotheses, options.get("length_penalty", 1.0))
+
+
 class _Grower:
     """Stands for the list that `beam_search` appends each step's branches to, and makes levels.
 
     Done step by step, so that the logits of one step are all that is ever kept.
     """
 
-    def __init__(self, start, model_notes, amateur_notes, temperature):
+    def __init__(self, start, model_notes, amateur_notes, temperature, roots=1):
         self.start, self.model_notes, self.amateur_notes = start, model_notes, amateur_notes
         self.temperature = temperature
         self.levels = []
-        self.running = [(None, 0.0)]  # of the level before, what ran on: (index, total)
+        self.running = [(None, 0.0)] * roots  # of the level before, what ran on: (index, total)
 
     def append(self, branches):
         passes = [
@@ -93,7 +111,8 @@ class _Grower:
             candidate = None
             if b.token is not None:
                 candidate = Candidate(b.token, b.fate, position, **shared[b.parent])
-            nodes.append(Node(candidate, self.running[b.parent][0], b.total, b.fate))
+            parent = self.running[b.parent][0]
+            nodes.append(Node(candidate, parent, b.total, b.fate, group=b.group))
         self.levels.append(nodes)
         self.running = [(i, n.total) for i, n in enumerate(nodes) if n.fate == "running"]
 

@@ -158,7 +158,8 @@ def _tree(tree, flow, names):
         for node in nodes:
             candidate = node.candidate and _candidate(node.candidate, flow if node.best else None)
             rest = {
-                name: getattr(node, name) for name in ("parent", "total", "fate", "rank", "best")
+                name: getattr(node, name)
+                for name in ("parent", "total", "fate", "rank", "best", "group")
             }
             levels[-1].append(_compact({"candidate": candidate, **rest}))
     ends = [

@@ -371,7 +371,8 @@ def _outcome(tree, depth, node):
     """What is said behind the last token of a hypothesis."""
     if node.rank is not None:
         hypothesis = tree.hypotheses[node.rank]
-        return f"  #{node.rank + 1}  {hypothesis.score:.4f}  {hypothesis.finish_reason}"
+        group = "" if node.group is None else f"  group {node.group}"
+        return f"  #{node.rank + 1}  {hypothesis.score:.4f}  {hypothesis.finish_reason}{group}"
     if node.fate == "running":
         return "  (left running)" if depth == len(tree.levels) - 1 else "  (dropped)"
     return f"  ({node.fate})"

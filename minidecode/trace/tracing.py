@@ -10,7 +10,7 @@ from ..decoding.run import FROM_MODEL
 from ..decoding.warp import SETTINGS, Warp
 from ..generation import Choice, check_names, choose
 from ..models.labels import Spelling
-from .beam import trace_beam
+from .beam import Tree, trace_beam, trace_diverse_beam
 from .contrastive import trace_contrastive, trace_speculative_contrastive
 from .contrastive_search import trace_contrastive_search
 from .page import Recording, page, summary
@@ -21,6 +21,7 @@ from .terminal import head_lines, step_lines, tree_lines
 TRACERS: dict[Any, Any] = {
     generation.sample: trace_sample,
     generation.beam_search: trace_beam,
+    generation.diverse_beam_search: trace_diverse_beam,
     generation.contrastive: trace_contrastive,
     generation.contrastive_search: trace_contrastive_search,
     generation.speculative: trace_speculative,
@@ -34,6 +35,9 @@ ABOUT = {  # two sentences for someone who has never heard of it
     generation.BEAMS: "Several texts grow side by side, and at each step only those with the "
     "highest sums of log-probabilities go on. Of those that are finished, the one with the best "
     "score, sum / length ** penalty, is the answer.",
+    generation.DIVERSE_BEAMS: "Groups of texts grow side by side, each as in a beam search of its "
+    "own, but a token that earlier groups took in the same step costs a penalty. Of all that are "
+    "finished, the one with the best score, sum / length ** penalty, is the answer.",
     generation.CONTRASTIVE_BEAMS: "Several texts grow side by side, each token scored by how much "
     "more an expert model likes it than a weak amateur. At each step only those with the highest "
     "sums go on, and the finished one with the best score is the answer.",
@@ -153,6 +157,8 @@ def traced(
     length_penalty: float | None = None,
     early_stopping: bool | str | None = None,
     num_return_sequences: int | None = None,
+    num_beam_groups: int | None = None,
+    diversity_penalty: float | None = None,
     penalty_alpha: float | None = None,
     **settings: Any,
 ) -> TracedText:
@@ -175,6 +181,8 @@ def traced(
         "length_penalty": length_penalty,
         "early_stopping": early_stopping,
         "num_return_sequences": num_return_sequences,
+        "num_beam_groups": num_beam_groups,
+        "diversity_penalty": diversity_penalty,
         "penalty_alpha": penalty_alpha,
     }
     objects = {
@@ -192,7 +200,7 @@ def traced(
     text = prompt if isinstance(prompt, str) else tokenizer.decode(list(prompt))
     recording = recording_of(choice, text, shown | warp_and_seed(choice))
     steps = steps_of(choice, prompt)
-    if choice.decoder.function is generation.beam_search:
+    if isinstance(steps, Tree):
         recording.tree = steps
     else:
         recording.steps += steps

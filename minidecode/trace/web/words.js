@@ -116,13 +116,14 @@ function noise(candidate) {
 }
 
 function hypothesis(node) {
-  const { candidate, level, index, total, fate, rank } = node;
+  const { candidate, level, index, total, fate, rank, group } = node;
+  const of = group === undefined ? "" : `Group ${group}. `;
   const where = `Step ${level + 1}, place ${index + 1} of ${data.tree.levels[level].length}`;
   const added = candidate
     ? `${number(own(candidate, candidate.scores))} added, ` : "no token was allowed, ";
   const outcome = rank === undefined ? fate : `finished as number ${rank + 1}, ` +
     `score ${number(data.tree.hypotheses[rank].score)} (${data.tree.hypotheses[rank].reason})`;
-  return `${where}: ${added}sum ${number(total)}; ${outcome}.`;
+  return `${of}${where}: ${added}sum ${number(total)}; ${outcome}.`;
 }
 
 function cutNote(name, bars) {
