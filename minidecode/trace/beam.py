@@ -133,7 +133,9 @@ class _Grower:
 
 def _mark(levels, hypotheses):
     """The levels with `rank` and `best` filled in."""
-    ranks = {tuple(h.tokens): rank for rank, h in enumerate(hypotheses)}
+    ranks = {}  # of each text; two groups may return the same one, the earlier does better
+    for rank, h in enumerate(hypotheses):
+        ranks.setdefault(tuple(h.tokens), []).append(rank)
     texts = []  # the tokens of each node of the level before
     for nodes in levels:
         above, texts = texts, []
@@ -141,7 +143,8 @@ def _mark(levels, hypotheses):
             text = () if node.parent is None else above[node.parent]
             texts.append(text if node.candidate is None else (*text, node.candidate.token))
             if node.fate == "finished":
-                nodes[i] = dataclasses.replace(node, rank=ranks.get(texts[-1]))
+                own = ranks.get(texts[-1])
+                nodes[i] = dataclasses.replace(node, rank=own.pop(0) if own else None)
     index = None
     for nodes in reversed(levels):
         if index is None:
