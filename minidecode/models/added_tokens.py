@@ -64,10 +64,15 @@ def _described(config, path):
 
 def _check_id(name, token_id, path):
     whole = isinstance(token_id, int) and not isinstance(token_id, bool)
-    if not name or not whole or not 0 <= token_id < 2**31:
+    if not name or not _is_text(name) or not whole or not 0 <= token_id < 2**31:
         raise TokenizerError(
             f"{path}: {name!r:.50}: got id {token_id!r:.50}, a name with a whole number was wanted"
         )
+
+
+def _is_text(name):
+    """JSON can write half of a surrogate pair, which is a character of no text."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _special_names(files):
