@@ -26,7 +26,9 @@ def read_added_tokens(directory: Path, vocab: dict[str, int]) -> dict[int, Added
     config_path, added_path = directory / "tokenizer_config.json", directory / "added_tokens.json"
     config = _read_optional(config_path)
     special = _special_names([config, _read_optional(directory / "special_tokens_map.json")])
-    entries = [(END_OF_TEXT, vocab[END_OF_TEXT], {"special": True}, "")] if _has_end(vocab) else []
+    entries: list[tuple[str, int, dict, Path | str]] = []
+    if _has_end(vocab):
+        entries.append((END_OF_TEXT, vocab[END_OF_TEXT], {"special": True}, ""))
     for name, token_id in _read_optional(added_path).items():
         entries.append((name, token_id, {}, added_path))
     for key, fields in _described(config, config_path):

@@ -49,9 +49,8 @@ def load(
         check_dtype(dtype)
     directory = find(name, progress=progress)
     config = Config.read(directory)
-    if isinstance(tokenizer, str):
-        tokenizer = Tokenizer.read(directory)
-    own = tokenizer if isinstance(tokenizer, Tokenizer) else None
+    chosen = Tokenizer.read(directory) if isinstance(tokenizer, str) else tokenizer
+    own = chosen if isinstance(chosen, Tokenizer) else None
     if (directory / PACKED).exists():
         weights = PackedFile(directory, config)
         if dtype not in (None, weights.dtype):
@@ -62,7 +61,7 @@ def load(
     else:
         model = _read(directory, config, own, dtype or "float32", progress)
     model.tokenizer = own  # so that two models can be told apart that speak differently
-    return model, tokenizer
+    return model, chosen
 
 
 def convert(name: str | Path, out: str | Path, *, dtype: str, progress: Any = None) -> GPT2:
