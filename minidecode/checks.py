@@ -60,7 +60,7 @@ def check_tokens(tokens, vocab_size: int) -> np.ndarray:
     if len(ids) == 0:
         raise InputError("tokens: got none, at least one was wanted")
     if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu":
-        wrong = ids[(ids < 0) | (ids >= vocab_size)]
+        wrong = list(ids[(ids < 0) | (ids >= vocab_size)])
     else:
         wrong = [i for i in ids if not _is_id(i, vocab_size)]
     if len(wrong):

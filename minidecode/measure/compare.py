@@ -15,6 +15,7 @@ import functools
 import math
 import statistics
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -92,9 +93,9 @@ class Method:
     @property
     def draws(self) -> bool:
         """Whether chance has a part in its texts."""
-        somebody = object()  # whoever drafts and whoever the amateur is
+        somebody: Any = object()  # whichever the models are
         options = arguments(self, draft=somebody, amateur=somebody)
-        return choose(None, {n: v for n, v in options.items() if n not in _TEXTS}).draws
+        return choose(somebody, {n: v for n, v in options.items() if n not in _TEXTS}).draws
 
 
 @dataclass(frozen=True)

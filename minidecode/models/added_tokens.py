@@ -26,7 +26,9 @@ def read_added_tokens(directory: Path, vocab: dict[str, int]) -> dict[int, Added
     config_path, added_path = directory / "tokenizer_config.json", directory / "added_tokens.json"
     config = _read_optional(config_path)
     special = _special_names([config, _read_optional(directory / "special_tokens_map.json")])
-    entries = [(END_OF_TEXT, vocab[END_OF_TEXT], {"special": True}, "")] if _has_end(vocab) else []
+    entries: list[tuple[str, int, dict, Path | str]] = []
+    if _has_end(vocab):
+        entries.append((END_OF_TEXT, vocab[END_OF_TEXT], {"special": True}, ""))
     for name, token_id in _read_optional(added_path).items():
         entries.append((name, token_id, {}, added_path))
     for key, fields in _described(config, config_path):
@@ -64,10 +66,15 @@ def _described(config, path):
 
 def _check_id(name, token_id, path):
     whole = isinstance(token_id, int) and not isinstance(token_id, bool)
-    if not name or not whole or not 0 <= token_id < 2**31:
+    if not name or not _is_text(name) or not whole or not 0 <= token_id < 2**31:
         raise TokenizerError(
             f"{path}: {name!r:.50}: got id {token_id!r:.50}, a name with a whole number was wanted"
         )
+
+
+def _is_text(name):
+    """JSON can write half of a surrogate pair, which is a character of no text."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _special_names(files):

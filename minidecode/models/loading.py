@@ -49,21 +49,19 @@ def load(
         check_dtype(dtype)
     directory = find(name, progress=progress)
     config = Config.read(directory)
-    if isinstance(tokenizer, str):
-        tokenizer = Tokenizer.read(directory)
-    own = tokenizer if isinstance(tokenizer, Tokenizer) else None
-    unknown = own.unknown_ids(config.vocab_size) if own else ()
+    chosen = Tokenizer.read(directory) if isinstance(tokenizer, str) else tokenizer
+    own = chosen if isinstance(chosen, Tokenizer) else None
     if (directory / PACKED).exists():
         weights = PackedFile(directory, config)
         if dtype not in (None, weights.dtype):
             raise CheckpointError(
                 f"{directory}: got weights in {weights.dtype}, {dtype} was wanted"
             )
-        model = GPT2(config, weights, unknown)
+        model = GPT2(config, weights, _unknown_ids(own, config))
     else:
-        model = _read(directory, config, unknown, dtype or "float32", progress)
+        model = _read(directory, config, own, dtype or "float32", progress)
     model.tokenizer = own  # so that two models can be told apart that speak differently
-    return model, tokenizer
+    return model, chosen
 
 
 def convert(name: str | Path, out: str | Path, *, dtype: str, progress: Any = None) -> GPT2:
@@ -79,7 +77,12 @@ def convert(name: str | Path, out: str | Path, *, dtype: str, progress: Any = No
     return model
 
 
-def _read(directory, config, unknown, dtype, progress):
+def _unknown_ids(tokenizer, config):
+    """For after the weights are checked: a vocab_size that is not theirs may be of any size."""
+    return tokenizer.unknown_ids(config.vocab_size) if tokenizer else ()
+
+
+def _read(directory, config, tokenizer, dtype, progress):
     checkpoint = Checkpoint(directory)
     checkpoint.check(config)
     with contextlib.ExitStack() as stack:
@@ -88,7 +91,7 @@ def _read(directory, config, unknown, dtype, progress):
             bar = progress(total=total, desc="reading", unit=" parameters", unit_scale=True)
             checkpoint.on_read = stack.enter_context(bar).update
         try:
-            return GPT2(config, checkpoint, unknown, dtype)
+            return GPT2(config, checkpoint, _unknown_ids(tokenizer, config), dtype)
         except CheckpointError as error:  # a number that the type cannot hold
             raise CheckpointError(f"{directory}: {error}") from None
 

@@ -121,8 +121,9 @@ def write_packed(directory: str | Path, model, source: Path) -> Path:
 
     Errors: `InputError` where the directory is not new or empty.
     """
-    directory = new_directory(directory)
-    matrices, arrays = {}, {}
+    out = new_directory(directory)
+    matrices: dict[str, dict] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, weight in model.named_weights():
         if isinstance(weight, Packed):
             fields, parts = to_arrays(weight)
@@ -135,13 +136,13 @@ def write_packed(directory: str | Path, model, source: Path) -> Path:
     order = sorted(arrays, key=lambda name: arrays[name].nbytes % 64 != 0)
     description = {"layout": layout, "dtype": model.dtype, "matrices": matrices}
     write_safetensors(
-        directory / PACKED,
+        out / PACKED,
         {name: (_CODES[arrays[name].dtype.name], arrays[name].shape) for name in order},
         (arrays[name] for name in order),
         {"minidecode": json.dumps(description)},
     )
-    write_config(directory, model.config)
+    write_config(out, model.config)
     for file in FILES:
         if (source / file).exists():
-            shutil.copyfile(source / file, directory / file)
-    return directory
+            shutil.copyfile(source / file, out / file)
+    return out

@@ -85,6 +85,10 @@ class Tokenizer:
             ids = backend.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeError):
             raise InputError(f"text: got {text!r:.50}, Unicode text was wanted") from None
+        except Exception as reason:  # the package's own, as where a vocabulary lacks its unk_token
+            raise InputError(
+                f"text: got {text!r:.50}, which this tokenizer cannot read ({reason!s:.200})"
+            ) from None
         if self._incomplete and b"".join(map(self.spelt, ids)) != text.encode("utf-8"):
             raise InputError(f"text: got {text!r:.50}, which this vocabulary cannot write")
         return ids
@@ -227,6 +231,11 @@ def _read_backend(path):
 def _join_backend(vocab_path, merges_path):
     """GPT-2's tokenizer from its older pair of files, with the tokens that were added to it."""
     vocab = read_json(vocab_path, TokenizerError)
+    for name, token_id in vocab.items():
+        if not isinstance(token_id, int) or isinstance(token_id, bool):
+            raise TokenizerError(
+                f"{vocab_path}: {name!r:.50}: got {token_id!r:.50}, a whole number was wanted"
+            )
     merges = _read_merges(merges_path)
     added = read_added_tokens(vocab_path.parent, vocab)
     # An added token's id need not be the next one: it joins the vocabulary, which no merge reaches.

@@ -1,5 +1,6 @@
 """From a name or a directory to a model, and that what it computes is what the files say."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from tokenizers import AddedToken
 
 from minidecode import CheckpointError, MinidecodeError, TokenizerError, load
 from minidecode.models.checkpoint import Checkpoint
-from minidecode.models.loading import EMBEDDED, find
+from minidecode.models.loading import EMBEDDED, convert, find
 
 SMALL = {"V": 26, "n_layer": 2, "n_head": 2, "d": 8, "n_positions": 16}
 
@@ -77,6 +78,24 @@ def test_what_a_directory_lacks_is_named(tmp_path, missing):
     with pytest.raises(MinidecodeError, match=missing.replace(".", r"\.")) as error:
         load(tmp_path)
     assert isinstance(error.value, TokenizerError if "tok" in missing else CheckpointError)
+
+
+SIZES = ["vocab_size", "n_positions", "n_embd", "n_inner", "n_layer"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("size", [10**18, 10**400], ids=["10**18", "10**400"])
+@pytest.mark.parametrize("field", SIZES)
+def test_sizes_that_no_memory_could_hold_are_refused_at_once(tmp_path, field, size, packed):
+    """Before anything is counted up to them: the weights are of other sizes."""
+    directory = small_model(tmp_path / "model", toy_tokenizer())
+    if packed:
+        convert(directory, tmp_path / "packed", dtype="int8")
+        directory = tmp_path / "packed"
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: size}))
+    with pytest.raises(CheckpointError, match=str(directory)):
+        load(directory)
 
 
 def test_loading_checks_tensors_against_the_config(tmp_path):

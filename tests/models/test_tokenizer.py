@@ -242,6 +242,9 @@ def test_a_role_makes_an_added_token_special(tmp_path, role, file, form):
         {"added_tokens": {"<|user|>": 10**30}},
         {"added_tokens": {"<|user|>": True}},
         {"added_tokens": {"": 263}},
+        {"added_tokens": {"\ud800": 263}},
+        {"added_tokens": {"a\udfff": 263}},
+        {"tokenizer_config": {"added_tokens_decoder": {"263": {"content": "\ud800"}}}},
         {"added_tokens": {"é": 300}},
         {"added_tokens": []},
         {"tokenizer_config": {"added_tokens_decoder": [1]}},
@@ -257,6 +260,25 @@ def test_a_role_makes_an_added_token_special(tmp_path, role, file, form):
 def test_added_tokens_that_make_no_sense_are_refused_by_file(tmp_path, files):
     with pytest.raises(TokenizerError, match="|".join(files)):
         write_added(tmp_path, **files)
+
+
+@pytest.mark.parametrize("value", [[1], {}, None, "3", 2.5, True, 10**30, -1, "\ud800"], ids=repr)
+def test_an_id_in_vocab_json_that_is_none_is_refused_by_file(tmp_path, value):
+    write_pair(tmp_path)
+    path = tmp_path / "vocab.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"zz": value}))
+    with pytest.raises(TokenizerError, match=r"vocab\.json"):
+        Tokenizer.read(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [models.WordLevel, models.WordPiece])
+def test_text_that_the_package_fails_at_is_refused_in_a_sentence(tmp_path, kind):
+    """A vocabulary without the token for what it does not know."""
+    Backend(kind({"a": 0}, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.read(tmp_path)
+    assert tokenizer.encode("a") == [0]
+    with pytest.raises(InputError, match=r"text: got 'b', which this tokenizer cannot read"):
+        tokenizer.encode("b")
 
 
 # A user's text is text

@@ -234,7 +234,7 @@ class Uniforms:
             raise AttributeError(name)
         raise refusal(f"torch.Tensor.{name}")
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # Python's own way to say: not hashable
 
 
 refuse_operators(Uniforms)

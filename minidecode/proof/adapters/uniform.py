@@ -59,7 +59,7 @@ class Uniform:
     def __repr__(self):
         return f"Uniform(low={self.low}, high={self.high})"
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # Python's own way to say: not hashable
 
 
 def _each(decide, x, operator):
