@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from builders import toy_tokenizer
+from builders import random_gpt2, toy_tokenizer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +23,8 @@ from minidecode.cli import main
 from minidecode.decoding.beam import beam_search
 from minidecode.decoding.chance import inverse_cdf
 from minidecode.decoding.contrastive import Contrast, contrastive
+from minidecode.models.config import Config
+from minidecode.models.gpt2 import GPT2
 from minidecode.models.labels import Spelling
 from minidecode.models.tokenizer import Tokenizer
 from minidecode.speculation.contrastive import speculative_contrastive
@@ -45,6 +47,15 @@ WARPS = [
 @pytest.fixture(scope="module")
 def pair():
     (target, tokenizer), (draft, _) = load("storyteller-6m"), load("storyteller-1m")
+    return target, draft, tokenizer
+
+
+@pytest.fixture(scope="module")
+def small_pair():
+    """For what many runs must show: two random models that read and write the toy alphabet."""
+    tokenizer = Tokenizer(toy_tokenizer())
+    made = [random_gpt2(i, len(tokenizer), 1, 2, 16, 64) for i in (1, 2)]
+    target, draft = (GPT2(Config.from_dict(config), tensors) for config, tensors in made)
     return target, draft, tokenizer
 
 
@@ -74,8 +85,8 @@ def written(traced):
 
 @pytest.mark.parametrize("warp", WARPS)
 @pytest.mark.parametrize("dice", [Dice, GumbelDice])
-def test_the_text_is_that_without_a_trace(pair, warp, dice):
-    target, draft, tokenizer = pair
+def test_the_text_is_that_without_a_trace(small_pair, warp, dice):
+    target, draft, tokenizer = small_pair
     limits = {"tokenizer": tokenizer, "max_new_tokens": 12, "warp": warp}
 
     def assert_same(decode, trace, *models, **options):
@@ -284,10 +295,10 @@ def test_filters_in_their_order_on_a_row_worked_out_by_hand():
 @pytest.mark.parametrize("warp", [None, *WARPS])
 @pytest.mark.parametrize("dice", [Dice, GumbelDice])
 @pytest.mark.parametrize("rule", [None, "token", "block"])
-def test_speculative_contrastive_is_traced_as_it_took_place(pair, warp, dice, rule):
+def test_speculative_contrastive_is_traced_as_it_took_place(small_pair, warp, dice, rule):
     if rule and dice is GumbelDice:
         return  # which has a rule of its own
-    target, draft, tokenizer = pair
+    target, draft, tokenizer = small_pair
     options = {"tokenizer": tokenizer, "max_new_tokens": 12, "warp": warp, "alpha": 0.05}
     options |= {"verify": rule}
     plain = speculative_contrastive(target, draft, PROMPT, chance=dice(3), **options)
