@@ -66,7 +66,8 @@ def run(args):
         jobs=args.jobs,
     )
     rows = [(method.label, estimates) for method, estimates in measured.compared]
-    rows.append((HUMAN, measured.human))
+    if measured.human is not None:
+        rows.append((HUMAN, measured.human))
     if args.json:
         print(json.dumps(as_json(measured)))
     elif args.csv:

@@ -17,7 +17,7 @@ class Measured:
 
     names     {"model": name, and "draft" or "amateur" where there was one}
     compared  as `compare.compare` returns it
-    human     the same columns of what people wrote
+    human     the same columns of what people wrote; None where the model cannot spell it
     """
 
     names: dict[str, str]
@@ -25,7 +25,7 @@ class Measured:
     seeds: int
     max_new_tokens: int
     compared: list
-    human: dict
+    human: dict | None
 
 
 def measure(
@@ -71,8 +71,16 @@ def measure(
             executor=executor,
             **options,
         )
-    human = compare.human(target, tokenizer, texts=len(prompts), max_new_tokens=max_new_tokens)
+    human = human_text(target, tokenizer, len(prompts), max_new_tokens)
     return Measured(names, tuple(prompts), seeds, max_new_tokens, compared, human)
+
+
+def human_text(target, tokenizer, texts, max_new_tokens):
+    """`compare.human`, or None for a vocabulary that is not of letters."""
+    try:
+        return compare.human(target, tokenizer, texts=texts, max_new_tokens=max_new_tokens)
+    except InputError:
+        return None
 
 
 def second_models(methods, model, **given):
@@ -105,5 +113,5 @@ def as_json(measured):
         "seeds": measured.seeds,
         "max_new_tokens": measured.max_new_tokens,
         "methods": rows,
-        "human": {name: estimate.mean for name, estimate in measured.human.items()},
+        "human": measured.human and {name: each.mean for name, each in measured.human.items()},
     }

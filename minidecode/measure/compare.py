@@ -52,11 +52,8 @@ OPTIONS = {  # what each method takes: option -> from text to its value
     "contrastive": {**_CONTRAST, **_DRAFTS, **_WARP},
     "speculative": {**_DRAFTS, **_WARP},
 }
-SHORT = {
-    "beam": "num_beams",
-    "stochastic": "num_beams",
-    "search": "penalty_alpha",
-}  # before a comma
+# The option whose name may be left out where it comes first
+SHORT = {"beam": "num_beams", "stochastic": "num_beams", "search": "penalty_alpha"}
 MEASURES = {  # of the words of one text
     "entropy_1": functools.partial(metrics.ngram_entropy, n=1),
     "entropy_2": functools.partial(metrics.ngram_entropy, n=2),
@@ -269,13 +266,15 @@ def human(target, tokenizer, *, texts=8, max_new_tokens=100):
 
     Of each of the first held-out stories of measure/texts, as many as `texts`, the first OPENING
     tokens are the prompt and up to max_new_tokens after them the text. Nobody decoded it, so it has
-    no speed, and it is one, so it has no error.
+    no speed, and it is one, so it has no error. Errors: `InputError` where the tokenizer cannot
+    spell the stories.
     """
-    most = min(max_new_tokens, target.n_positions - OPENING)
+    opening = min(OPENING, target.n_positions - 1)
+    most = min(max_new_tokens, target.n_positions - opening)
     continuations, logprobs = [], []
     for document in split_documents(TEXTS["stories"].read_text(encoding="utf-8"))[:texts]:
         ids = tokenizer.encode(document)
-        prompt, rest = ids[:OPENING], ids[OPENING : OPENING + most]
+        prompt, rest = ids[:opening], ids[opening : opening + most]
         continuations.append(tokenizer.decode(rest))
         logprobs.append(token_logprobs(target, prompt, rest))
     found = dict.fromkeys(COLUMNS) | _likeness(continuations, logprobs)

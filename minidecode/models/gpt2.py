@@ -143,9 +143,8 @@ class GPT2:
             cache.write(layer, qkv[1:, :, rows])
             q = qkv[0, :, rows].swapaxes(0, 1)  # [n, h, d/h]
             heads.append(attention(q, cache.pages, layer, cache.length, scale))
-        return linear(
-            _joined(heads).reshape(x.shape), *block.attn_c_proj, added=x
-        )  # [n, d] -> [n, d]
+        merged = _joined(heads).reshape(x.shape)  # [n, h, d/h] -> [n, d]
+        return linear(merged, *block.attn_c_proj, added=x)
 
     def _mlp(self, x, block):
         """x + MLP: each token by itself."""

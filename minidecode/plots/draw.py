@@ -246,7 +246,7 @@ def metrics(figure, data):
 
     The dashed line is text that people wrote.
     """
-    rows, human = data["methods"], data.get("human", {})
+    rows, human = data["methods"], data.get("human") or {}
     columns = [name for name in METRICS if any(row[name] is not None for row in rows)]
     across = min(3, len(columns))
     down = -(-len(columns) // across)
@@ -308,18 +308,8 @@ def speed(figure, data):
     axes = figure.subplots(1, len(temperatures), squeeze=False)[0]
     for ax, temperature, found in zip(axes, temperatures, bars):
         for place, (_, plain, drafted, name) in enumerate(found):
-            for at, value, words, look in (
-                (place - 0.2, plain, "", {"color": SKY, "label": "plain"}),
-                (
-                    place + 0.2,
-                    drafted,
-                    name,
-                    {"color": GREEN, "hatch": "..", "label": "speculative"},
-                ),
-            ):
-                if value:
-                    ax.barh(at, value, 0.38, edgecolor=BLACK, lw=0.6, **look)
-                    ax.annotate(f"{_short(value)}  {words}".rstrip(), (value, at), (4, 0), **BESIDE)
+            _speed_bar(ax, place - 0.2, plain, "", color=SKY, label="plain")
+            _speed_bar(ax, place + 0.2, drafted, name, color=GREEN, label="speculative")
         ax.set_yticks(range(len(found)), [label for label, *_ in found])
         ax.invert_yaxis()
         ax.set_xlim(0, 1.45 * max(max(plain or 0, drafted or 0) for _, plain, drafted, _ in found))
@@ -328,16 +318,22 @@ def speed(figure, data):
     _legend(figure, _handles(axes[0]), _engines(data))
 
 
+def _speed_bar(ax, at, value, words, **look):
+    if value:
+        ax.barh(at, value, 0.38, edgecolor=BLACK, lw=0.6, **look)
+        ax.annotate(f"{_short(value)}  {words}".rstrip(), (value, at), (4, 0), **BESIDE)
+
+
 def _speeds(runs, number):
     """[(engine, plain tokens/s, the best with drafts, how)] of one temperature."""
     found = {}
     for run in runs:
-        for way in run["results"][number]["ways"].values():
+        for name, way in run["results"][number]["ways"].items():
             label = run["dtype"] if way["engine"] == "minidecode" else way["engine"]
-            found.setdefault(label, []).append(way)
+            found.setdefault(label, []).append(way | {"plain": name.endswith("plain")})
     rows = []
     for label, ways in found.items():
-        plain = next((way["tokens/s"] for way in ways if way["k"] is None), None)
+        plain = next((way["tokens/s"] for way in ways if way["plain"]), None)
         drafted = [way for way in ways if way["k"] is not None and way["tokens/s"]]
         best = max(drafted, key=lambda way: way["tokens/s"], default=None)
         name = "" if best is None else f"k = {best['k']}"

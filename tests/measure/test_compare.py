@@ -10,6 +10,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from builders import random_gpt2, toy_tokenizer, write
 
 import minidecode
 from minidecode.cli import compare as command
@@ -321,6 +322,20 @@ def test_human_text_is_measured_as_a_decoder_s_is(pair):
     assert found["entropy_1"].mean == pytest.approx(np.mean(entropies))
     cut = human(target, tokenizer, texts=1, max_new_tokens=10**6)
     assert cut["tokens"].mean <= target.n_positions - 6
+    none = human(target, tokenizer, texts=1, max_new_tokens=0)
+    assert (none["tokens"].mean, none["perplexity"].mean) == (0, None)
+
+
+def test_a_model_that_cannot_spell_the_stories_has_no_line_of_them(capsys, tmp_path):
+    """And one of the smallest context has a short one."""
+    for letters, positions, lines in ((26, 16, 1), (None, 4, 2)):
+        directory, V = tmp_path / str(positions), letters or 257
+        model = random_gpt2(1, V, 1, 1, 8, positions)
+        write(directory, *model, tokenizer=toy_tokenizer(letters))
+        (tmp_path / "p.txt").write_text("a\n")
+        arguments = ("greedy", "--model", str(directory), "--prompts", str(tmp_path / "p.txt"))
+        out = run(capsys, *arguments, "--max-new-tokens", "2", "--ignore-eos")
+        assert len(out.split("\n\n")[0].splitlines()) == 1 + lines
 
 
 def test_json(capsys, prompts):
