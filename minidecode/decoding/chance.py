@@ -62,24 +62,31 @@ def possible(probs):
     probs = np.asarray(probs)
     tokens = np.flatnonzero(probs != 0)  # of booleans: ten times faster than of floats
     weights = probs[tokens].astype(np.float64)
-    if not 0 < weights.sum() < np.inf or weights.min() < 0:
+    _check_weights(weights, weights.sum())
+    return tokens, weights
+
+
+def _check_weights(weights, total):
+    if not 0 < total < np.inf or weights.min() < 0:
         raise InputError(
             "probabilities to draw from: a finite positive sum and none below 0 wanted"
         )
-    return tokens, weights
 
 
 def inverse_cdf(probs, u):
     """The first token whose cumulative probability exceeds u, a number in [0, 1).
 
     The sum runs in float64 and u is scaled by its total: a running float32 sum over 50,000 tokens
-    misses 1 by enough to make the last ones unreachable. Tokens of probability 0 are left out
-    before the search, so no rounding can land on one.
+    misses 1 by enough to make the last ones unreachable. A token of probability 0 exceeds no sum
+    that the one before it does not, so it is never the first; where rounding leaves none, the last
+    possible one is taken.
     """
-    tokens, weights = possible(probs)
+    weights = np.asarray(probs, dtype=np.float64)
     cumulative = np.cumsum(weights)
-    index = np.searchsorted(cumulative, u * cumulative[-1], side="right")
-    return int(tokens[min(index, len(tokens) - 1)])
+    total = cumulative[-1] if len(cumulative) else 0.0
+    _check_weights(weights, total)
+    index = int(np.searchsorted(cumulative, u * total, side="right"))
+    return index if index < len(weights) else int(np.flatnonzero(weights)[-1])
 
 
 class Dice:
