@@ -52,11 +52,19 @@ def pair():
 
 @pytest.fixture(scope="module")
 def small_pair():
-    """For what many runs must show: two random models that read and write the toy alphabet."""
-    tokenizer = Tokenizer(toy_tokenizer())
-    made = [random_gpt2(i, len(tokenizer), 1, 2, 16, 64) for i in (1, 2)]
-    target, draft = (GPT2(Config.from_dict(config), tensors) for config, tensors in made)
-    return target, draft, tokenizer
+    """For what many runs must show: random models that read and write the toy alphabet.
+
+    The draft is the target, less sure and with a little noise, so that some of its tokens stay.
+    """
+    tokenizer, rng = Tokenizer(toy_tokenizer()), np.random.default_rng(3)
+    fields, tensors = random_gpt2(1, len(tokenizer), 1, 2, 16, 64)
+    noisy = {
+        name: tensor + 0.05 * rng.standard_normal(tensor.shape).astype(np.float32)
+        for name, tensor in tensors.items()
+    }
+    noisy |= {name: 0.4 * noisy[name] for name in ("ln_f.weight", "ln_f.bias")}
+    config = Config.from_dict(fields)
+    return GPT2(config, tensors), GPT2(config, noisy), tokenizer
 
 
 def tables(V=5, seed=0):
