@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .checks import shown, whole
-from .decoding.beam import Hypothesis, beam_search
+from .decoding.beam import MOST_BEAMS, Hypothesis, beam_search
 from .decoding.chance import Dice, GumbelDice, chances_for
 from .decoding.context import Context
 from .decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
@@ -497,7 +497,7 @@ MANY: dict[
 
 def _generate_sequences(model, prompt, n, chance, on_step, on_text, options):
     """Several texts of one prompt: the `Result` of the first, which holds all."""
-    n = whole("num_return_sequences", n, 1)
+    n = whole("num_return_sequences", n, 1, MOST_BEAMS)
     if n > 1 and not choose(model, options).draws:
         raise InputError("num_return_sequences: has no effect where nothing is drawn")
     results = generate_many(

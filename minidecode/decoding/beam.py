@@ -48,6 +48,9 @@ class Hypothesis:
     token_logprobs: tuple[TokenLogprobs, ...] = ()
 
 
+MOST_BEAMS = 10_000  # far more than any search gains from, and few enough to end
+
+
 @dataclass(frozen=True)
 class Branch:
     """One candidate of one step, as `trace` keeps it.
@@ -345,7 +348,7 @@ def _models(model, amateur, contrast):
 
 
 def _check(num_beams, num_return_sequences, length_penalty, early_stopping):
-    whole("num_beams", num_beams, 1)
+    whole("num_beams", num_beams, 1, MOST_BEAMS)
     whole("num_return_sequences", num_return_sequences, 1, int(num_beams))
     # So that no power of a length overflows.
     real("length_penalty", length_penalty, "a number from -50 to 50", lambda x: abs(x) <= 50)

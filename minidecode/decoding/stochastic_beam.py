@@ -20,7 +20,7 @@ import numpy as np
 
 from ..checks import shown, whole
 from ..errors import InputError
-from .beam import Branch, Hypothesis, _advance, _Beam, _end, _inherit
+from .beam import MOST_BEAMS, Branch, Hypothesis, _advance, _Beam, _end, _inherit
 from .chance import as_chance
 from .context import Context
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
@@ -54,7 +54,7 @@ def stochastic_beam_search(
     alternatives to tell in the `TokenLogprobs` of each text, for one more pass over it. The limits
     and context: as in `Run`. Errors: `InputError`; `ContextError`; `LogitsError`, naming the step.
     """
-    num_beams = whole("num_beams", num_beams, 1)
+    num_beams = whole("num_beams", num_beams, 1, MOST_BEAMS)
     if num_return_sequences is not None:
         whole("num_return_sequences", num_return_sequences, 1, num_beams)
     if logprobs is not None:

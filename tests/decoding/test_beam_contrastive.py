@@ -242,3 +242,13 @@ def test_a_warp_of_penalties_is_taken_and_one_that_shapes_a_distribution_is_not(
 def test_a_length_penalty_that_is_no_number_from_minus_50_to_50_is_refused(wrong):
     with pytest.raises(InputError, match=r"^length_penalty: got .* from -50 to 50 was wanted"):
         beam_search(TableModel(np.eye(2)), [0], num_beams=2, length_penalty=wrong)
+
+
+@pytest.mark.parametrize("size", [10_001, 10**12, 10**400])
+def test_more_beams_or_texts_than_could_ever_end_are_refused(size):
+    model = TableModel([[0.5, 0.5], [0.5, 0.5]])
+    for options in ({"num_beams": size}, {"num_beams": size, "stochastic": True}):
+        with pytest.raises(InputError, match="num_beams: got"):
+            minidecode.generate(model, [0], tokenizer=None, max_new_tokens=2, **options)
+    with pytest.raises(InputError, match="num_return_sequences: got"):
+        minidecode.generate(model, [0], tokenizer=None, max_new_tokens=2, num_return_sequences=size)

@@ -232,7 +232,7 @@ WARPS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(RULES, SCHEDULES, KINDS, WARPS, st.integers(1, 3), st.integers(0, 99), st.integers(2, 3))
 def test_random_settings_of_the_real_decoder_are_exact(rule, schedule, kind, warp, k, seed, size):
     """Rule x schedule x draft x warp x length, on tables drawn at random, some with zeros."""
