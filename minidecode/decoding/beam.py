@@ -23,6 +23,7 @@ from .context import Context
 from .contracts import EndIds, Model, Prompt, StopStrings, Tokenizer
 from .contrastive import Contrast, both
 from .logprobs import TokenLogprobs, rescored
+from .narrow import reader_of
 from .run import FROM_MODEL, Run
 from .settings import BAN, PENALTY
 from .stream import TextStream
@@ -148,8 +149,8 @@ def beam_search(
         repetition_penalty=repetition_penalty,
         no_repeat_ngram_size=no_repeat_ngram_size,
     )
-    models, contrast = _models(model, amateur, contrast)
     reader = model if amateur is None else both(model, amateur)
+    models, contrast = _models(model, amateur, contrast)
     run = Run(
         reader,
         prompt,
@@ -344,7 +345,7 @@ def _models(model, amateur, contrast):
         if contrast is not None:
             raise InputError("contrast: has no effect without an amateur")
         return (model,), None
-    return (model, amateur), contrast or Contrast()
+    return (model, reader_of(amateur, model)), contrast or Contrast()
 
 
 def _check(num_beams, num_return_sequences, length_penalty, early_stopping):

@@ -23,6 +23,7 @@ from .chance import as_chance, chances_for
 from .context import Context
 from .contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from .logprobs import noted
+from .narrow import reader_of
 from .run import FROM_MODEL, Run
 from .sampling import draw_many, draw_tokens
 from .settings import CUT, FILTER
@@ -59,7 +60,8 @@ class Contrast:
         """Logits [V] and [V'] -> scores [V] in float64, -inf for tokens that are not plausible.
 
         Ids that only one model has: the amateur's are left out of the scores though not out of its
-        probabilities, the expert's have amateur probability 0. Errors: `LogitsError`, with `step`.
+        probabilities, the expert's have amateur probability 0 (narrow.py says what the amateur
+        makes of a text that holds one). Errors: `LogitsError`, with `step`.
         """
         expert = log_softmax(expert_logits, step)
         amateur = log_softmax(amateur_logits, step, self.amateur_temperature)
@@ -129,7 +131,7 @@ def contrastive(
         context=context,
     )
     run, distribution, chance = text(prompt, chance)
-    return draw_tokens(run, [expert, amateur], distribution, chance)
+    return draw_tokens(run, [expert, reader_of(amateur, expert)], distribution, chance)
 
 
 def contrastive_many(
@@ -168,7 +170,7 @@ def contrastive_many(
     )
     chances = chances_for(prompts, chances)
     texts = [text(prompt, chance) for prompt, chance in zip(prompts, chances, strict=True)]
-    return draw_many(texts, [expert, amateur])
+    return draw_many(texts, [expert, reader_of(amateur, expert)])
 
 
 def text_maker(expert, amateur, contrast, warp, logprobs, **limits):

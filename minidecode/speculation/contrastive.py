@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from ..decoding.context import Context
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
 from ..decoding.contrastive import Contrast, both
+from ..decoding.narrow import reader_of
 from ..decoding.run import FROM_MODEL, Run
 from ..decoding.warp import Warp
 from .drafts import ModelDraft
@@ -85,7 +86,7 @@ def speculative_contrastive(
         tokenizer=tokenizer,
     )
     warp = run.warped(warp, Warp(temperature=0))
-    draft = AmateurDraft(amateur)
+    draft = AmateurDraft(reader_of(amateur, expert))
 
     def distribution(logits, history):
         return contrast.probs(logits, draft.logits(history), warp, history)
