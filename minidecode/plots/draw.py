@@ -84,6 +84,7 @@ def acceptance(figure, data):
 
     The lines of the right panel are the formula of Leviathan et al. (equation 1) for drafts that
     are each accepted with the overlap of p and q, measured on other texts; on the left it is level.
+    It is of the ratio test, so under block verification there is no line.
     """
     figure.set_size_inches(9.8, 4.8)
     left, right = figure.subplots(1, 2)
@@ -100,11 +101,11 @@ def acceptance(figure, data):
         k = [row["k"] for row in by_k]
         brought, errors = zip(*((row["tokens a pass"], row["standard error"]) for row in by_k))
         right.errorbar(k, brought, errors, capsize=3, label=f"measured, {label}", **look)
-        alpha = result.get("overlap")
+        alpha = result.get("overlap") if data.get("verify", "token") == "token" else None
         if alpha is not None:
             left.axhline(alpha, color=colour, lw=1.3)
             theory = [expected_tokens([alpha] * max(k), n) for n in range(1, max(k) + 1)]
-            words = f"theory, overlap {alpha:.2f}"
+            words = f"theory, {label}, overlap {alpha:.2f}"
             right.plot(range(1, max(k) + 1), theory, color=colour, lw=1.3, label=words)
     left.set(ylim=(0, 1.05), xlabel="place of the draft in its round")
     left.set_ylabel("accepted, of those tested")
@@ -117,14 +118,15 @@ def acceptance(figure, data):
     )
     left.set_title(f"First drafts kept: {firsts}" if firsts else "Nothing was tested")
     most = max((r for result in data["results"] for r in result["by k"]), key=_tokens)
-    right.set_title(f"k = {most['k']} brings {_tokens(most):.1f} tokens a pass")
+    at = next(r["temperature"] for r in data["results"] if most in r["by k"])
+    right.set_title(f"k = {most['k']} brings {_tokens(most):.1f} tokens a pass at T = {at:g}")
     for ax in (left, right):
         ax.grid(alpha=0.3)
         ax.xaxis.get_major_locator().set_params(integer=True, nbins=12)
     heading = (
         f"{_engines(data)}, {data['prompts']} texts of {data['max_new_tokens']} tokens for each k"
     )
-    _legend(figure, _handles(right), f"{heading} (bars: standard error)", ncols=4)
+    _legend(figure, _handles(right), f"{heading} (bars: standard error)", ncols=2)
 
 
 def _tokens(row):
@@ -315,7 +317,9 @@ def speed(figure, data):
         ax.set_xlim(0, 1.45 * max(max(plain or 0, drafted or 0) for _, plain, drafted, _ in found))
         ax.set_xlabel("tokens/s")
         ax.set_title(f"temperature {temperature:g}: {_quickest(found)}")
-    _legend(figure, _handles(axes[0]), _engines(data))
+    first = data["runs"][0]
+    texts = f"medians of {first['prompts']} texts of {first['max_new_tokens']} tokens"
+    _legend(figure, _handles(axes[0]), f"{_engines(data)}, {texts}, block verification")
 
 
 def _speed_bar(ax, at, value, words, **look):
@@ -330,14 +334,13 @@ def _speeds(runs, number):
     for run in runs:
         for name, way in run["results"][number]["ways"].items():
             label = run["dtype"] if way["engine"] == "minidecode" else way["engine"]
-            found.setdefault(label, []).append(way | {"plain": name.endswith("plain")})
+            name = name.removeprefix(f"{way['engine']}, ").removesuffix(", block")
+            found.setdefault(label, []).append((name.replace("k ", "k = "), way["tokens/s"]))
     rows = []
     for label, ways in found.items():
-        plain = next((way["tokens/s"] for way in ways if way["plain"]), None)
-        drafted = [way for way in ways if way["k"] is not None and way["tokens/s"]]
-        best = max(drafted, key=lambda way: way["tokens/s"], default=None)
-        name = "" if best is None else f"k = {best['k']}"
-        rows.append((label, plain, best and best["tokens/s"], name))
+        plain = dict(ways).get("plain")
+        drafted = [(rate, name) for name, rate in ways if name != "plain" and rate]
+        rows.append((label, plain, *max(drafted, default=(None, ""))))
     return rows
 
 

@@ -378,6 +378,10 @@ def test_speed_draws_each_type_and_each_other_engine(figures):
     widths = [bar.get_width() for bar in greedy.patches]
     assert 50.0 in widths and 400.0 in widths and widths.count(64.0) == 2
     assert "llama.cpp F16 is fastest with k = 2" in greedy.get_title()
+    data["runs"][1]["results"][0]["ways"]["auto, block"]["tokens/s"] = 900.0
+    greedy, _ = draw(figures, "speed", data).axes
+    assert "int8 is fastest with auto" in greedy.get_title()
+    assert any(note.get_text() == "900  auto" for note in greedy.texts)
 
 
 def test_runtime_leaves_out_what_theory_cannot_tell(figures):
@@ -386,6 +390,18 @@ def test_runtime_leaves_out_what_theory_cannot_tell(figures):
     figure = draw(figures, "runtime", data)
     lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
     assert np.isnan(lines["theory, token"].get_ydata()).tolist() == [False, True]
+
+
+def test_the_theory_of_the_ratio_test_is_drawn_for_the_ratio_test_alone(figures):
+    by_k = [{"k": 3, "tokens a pass": 2.0, "standard error": 0.1}]
+    result = {"temperature": 1.0, "acceptance by position": [0.5], "by k": by_k, "tested": [9]}
+    data = {"prompts": 1, "max_new_tokens": 9, "results": [result | {"overlap": 0.5}]}
+    for verify, lines in (("token", 1), ("block", 0)):
+        _, right = draw(figures, "acceptance", data | {"verify": verify}).axes
+        found = [line for line in right.get_lines() if "theory" in str(line.get_label())]
+        assert len(found) == lines
+        for line in found:
+            assert line.get_ydata() == pytest.approx([1.5, 1.75, 1.875])
 
 
 def test_standard_errors_of_rates(figures):
