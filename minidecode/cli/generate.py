@@ -84,7 +84,7 @@ def check(args):
         if args.prompt is not None:
             raise InputError("prompt: got one beside --prompts, one of them was wanted")
     if args.interactive:
-        names = ("json", "stats", "num_beams", "num_return_sequences")
+        names = ("json", "stats", "num_beams", "num_return_sequences", "penalty_alpha")
         refuse_without_effect(args, names, "with --interactive")
         if args.prompt == "-":
             raise InputError("prompt: standard input gives the lines of --interactive")

@@ -51,7 +51,7 @@ def add(subparsers):
 def run(args):
     check_dependants(args)
     if args.num_beams is None and args.num_return_sequences is not None:
-        raise InputError("--num-return-sequences has no effect without --num-beams")
+        raise InputError("--num-return-sequences has no effect in a trace without --num-beams")
     options = drawing_options(args)
     if args.html not in (None, "-"):
         check_place("--html", args.html)

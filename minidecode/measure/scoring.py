@@ -8,7 +8,7 @@ import numpy as np
 from ..checks import check_model, check_tokenizer
 from ..decoding.contracts import Model, Prompt, Tokenizer
 from ..decoding.run import prompt_ids
-from ..errors import InputError
+from ..errors import ContextError, InputError
 from .metrics import token_logprobs
 
 
@@ -60,6 +60,11 @@ def score(model: Model, text: Prompt, *, tokenizer: Tokenizer | None = None) -> 
         raise InputError("text: it is empty, at least one token was wanted")
     tokens = prompt_ids(model, text, tokenizer)
     first = 1 if model.bos is None else 0
+    if len(tokens) - first > model.n_positions:
+        raise ContextError(
+            f"text: got {len(tokens)} tokens, at most {model.n_positions + first} were wanted, "
+            "as the model has positions"
+        )
     start = tokens[:1] if first else [model.bos]
     scored = token_logprobs(model, start, tokens[first:]).tolist()
     n_bytes = None

@@ -108,6 +108,11 @@ class Config:
         Errors: `CheckpointError` for a missing or broken file, and as `from_dict`.
         """
         source = Path(directory) / "config.json"
+        if not source.exists():
+            raise CheckpointError(
+                f"{source}: there is no such file; a model directory holds config.json, weights "
+                "(.safetensors), and tokenizer.json or vocab.json and merges.txt"
+            )
         fields = read_json(source)
         generation = source.with_name("generation_config.json")
         if generation.exists():

@@ -58,3 +58,15 @@ def test_what_is_wrong_is_told_in_one_line(capsys, options, complaint):
         code = ended.code
     out, err = capsys.readouterr()
     assert code == 2 and out == "" and complaint in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("generate --interactive --penalty-alpha 0.6", "--penalty-alpha has no effect with"),
+        ("trace a --num-return-sequences 2", "--num-return-sequences has no effect in a trace"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused_by_its_name(capsys, arguments, complaint):
+    assert main(arguments.split()) == 2
+    assert f"minidecode: {complaint}" in capsys.readouterr().err

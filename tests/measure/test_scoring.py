@@ -67,6 +67,17 @@ def test_a_text_is_read_in_passes_of_many_rows():
     assert len(passes) <= 3
 
 
+@pytest.mark.parametrize("bos", [None, 0])
+def test_a_text_longer_than_the_context_is_told_with_its_length_before_it_is_read(bos):
+    """As many tokens as the model has positions are scored, whether it has a bos id or not."""
+    model = TableModel([[0.5, 0.5], [0.5, 0.5]], n_positions=6, bos=bos)
+    most = 6 if bos is not None else 7
+    found = score(model, [1] * most)
+    assert found.scored == pytest.approx([np.log(0.5)] * 6)
+    with pytest.raises(ContextError, match=f"got {most + 1} tokens, at most {most} were wanted"):
+        score(model, [1] * (most + 1))
+
+
 def test_what_cannot_be_scored_is_refused():
     model = TableModel(TABLE, n_positions=4)
     for text in ("", []):

@@ -204,3 +204,8 @@ def test_a_missing_file_is_named(tmp_path):
 def test_a_config_built_by_hand_is_checked_as_well():
     with pytest.raises(CheckpointError, match="n_embd: got 10"):
         Config(vocab_size=10, n_positions=16, n_embd=10, n_layer=1, n_head=3)
+
+
+def test_a_directory_without_a_model_is_told_what_one_holds(tmp_path):
+    with pytest.raises(CheckpointError, match=r"config\.json: there is no such file; a model"):
+        Config.read(tmp_path)
