@@ -16,7 +16,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))  # the tests' own driver of a browser
-PROMPT, DRAFT, LINES = "Once upon a time", ["--draft", "storyteller-1m", "--verify", "token"], 6
+PROMPT, LINES = "Once upon a time", 6
+STORY = ["generate", PROMPT, "--seed", "2", "--echo"]
+TRACE = ["trace", PROMPT, "--draft", "storyteller-1m", "--verify", "token", "--seed", "6"]
 WIDTH, LINE, LEFT, TOP, LETTER = 92, 19, 16, 30, 8.4  # letters a line; then pixels
 LOOKS = {  # of the codes for colours that a terminal knows
     "1": "font-weight:bold",
@@ -52,8 +54,9 @@ def spans(line):
     return "".join(found)
 
 
-def terminal(command, lines):
-    """An SVG of a terminal in which `command` printed `lines`."""
+def terminal(arguments, lines):
+    """An SVG of a terminal in which minidecode with these arguments printed `lines`."""
+    command = " ".join(f'"{a}"' if " " in a else a for a in ("minidecode", *arguments))
     rows = [f"\x1b[2m$\x1b[0m \x1b[1m{command}\x1b[0m", "", *lines]
     height = TOP + LINE * len(rows)
     texts = "\n".join(
@@ -69,17 +72,12 @@ def terminal(command, lines):
 
 
 def story():
-    arguments = ["generate", PROMPT, "--seed", "2", "--echo"]
-    lines = [
-        line for part in run(*arguments).splitlines() for line in textwrap.wrap(part, WIDTH) or [""]
-    ]
-    return terminal(f'minidecode generate "{PROMPT}" --seed 2 --echo', lines)
+    parts = run(*STORY).splitlines()
+    return terminal(STORY, [line for part in parts for line in textwrap.wrap(part, WIDTH) or [""]])
 
 
 def trace():
-    arguments = ["trace", PROMPT, *DRAFT, "--seed", "6"]
-    lines = run(*arguments, "--color", "always").splitlines()[:LINES]
-    return terminal(f'minidecode trace "{PROMPT}" {" ".join(DRAFT)} --seed 6', lines)
+    return terminal(TRACE, run(*TRACE, "--color", "always").splitlines()[:LINES])
 
 
 def page():
@@ -90,7 +88,7 @@ def page():
         return None
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "page.html"
-        run("trace", PROMPT, *DRAFT, "--seed", "6", "--max-new-tokens", "60", "--html", str(file))
+        run(*TRACE, "--max-new-tokens", "60", "--html", str(file))
         browser = Browser(folder)
         try:
             size = {"width": 1200, "height": 860, "deviceScaleFactor": 1, "mobile": False}

@@ -3,7 +3,7 @@
 import contextlib
 import json
 
-from .measuring import add_output, check_gguf, llama_cpp_engines, start_engines
+from .measuring import add_output, check_gguf, llama_cpp_engines, start_engines, words
 from .shared import (
     DEFAULT_DRAFT,
     add_dtype,
@@ -81,7 +81,7 @@ def run(args):
             [tokenizer.encode(prompt) for prompt in speculation.PROMPTS[: args.prompts]],
             lengths=lengths,
             temperatures=temperatures,
-            rules=tuple(rule.strip() for rule in args.verify.split(",")),
+            rules=words(args.verify),
             max_new_tokens=args.max_new_tokens,
             peers=peers,
             progress=progress_bar(),

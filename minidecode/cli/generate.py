@@ -98,9 +98,9 @@ def write_text(args, model, tokenizer, prompt, options):
         result = generate(model, given_prompt, **options)
         print(json.dumps(as_json(args, prompt, tokenizer, result, chance)))
     else:
-        text = Shown(args, options, prompt if args.echo else "")
-        result = generate(model, given_prompt, on_text=text.show, **options)
-        text.begin()
+        shown = Shown(args, options, prompt if args.echo else "")
+        result = generate(model, given_prompt, on_text=shown.show, **options)
+        shown.begin()
         texts = [hypothesis_text(h, tokenizer, stop_strings(args)) for h in result.hypotheses]
         for text in texts[1:] or [one.text for one in result.sequences[1:]]:
             show(f"\n{SEPARATOR}\n{text}")
@@ -125,12 +125,12 @@ def write_lines(args, model, tokenizer, prompts, options):
 
 def interact(args, model, tokenizer, prompt, options):
     """Write after the prompt, then after each line of standard input; the context is kept."""
-    context, ids, text = Context(model), [], Shown(args, options)
+    context, ids, shown = Context(model), [], Shown(args, options)
     while prompt is not None:
         if prompt:
             ids += tokenizer.encode(prompt, special=not args.literal)
-            result = generate(model, ids, on_text=text.show, context=context, **options)
-            text.begin()
+            result = generate(model, ids, on_text=shown.show, context=context, **options)
+            shown.begin()
             ended = result.finish_reason == "eos"  # an end token would begin another text
             ids += result.tokens[:-1] if ended else result.tokens
             tell_end_of_context(result)

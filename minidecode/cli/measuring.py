@@ -34,11 +34,16 @@ def add_dtypes(parser, default):
 
 def dtypes(args):
     """The storage types of --dtype, each once."""
-    found = list(dict.fromkeys(word.strip() for word in args.dtype.split(",")))
+    found = words(args.dtype)
     for name in found:
         if name not in DTYPES:
             raise InputError(f"--dtype: got {name!r}, some of {', '.join(DTYPES)} was wanted")
     return found
+
+
+def words(text):
+    """The words of a list such as token,block, each once."""
+    return list(dict.fromkeys(word.strip() for word in text.split(",")))
 
 
 def check_peers(args, installed, missing, program):
@@ -65,7 +70,7 @@ def check_peers(args, installed, missing, program):
 
 def check_gguf(args):
     """The GGUF files of the target; an error for what of --peers is missing."""
-    from ..measure import llama_cpp, peers
+    from ..measure import peers
 
     installed, program = peers.is_installed(peers.Assisted), "llama-speculative-simple"
     gguf = check_peers(args, installed, "transformers is missing", program)
@@ -74,23 +79,36 @@ def check_gguf(args):
         return []
     if args.draft_gguf is None:
         raise InputError("--draft-gguf: got none, the draft's file for llama.cpp was wanted")
+    check_plain_and_draft(args)
+    return gguf
+
+
+def check_plain_and_draft(args):
+    """What llama.cpp needs beside its speculative program and the files of the target."""
+    from ..measure import llama_cpp
+
     llama_cpp.find_program(args.llama_cpp, "llama-bench")  # which decodes plainly
     llama_cpp.check_file(args.draft_gguf, "--draft-gguf")
-    return gguf
+
+
+def load_at_cost(name, like, dtype):
+    """(model, tokenizer), grown to the cost of the shape `like` unless that is None."""
+    from ..measure.inflate import load_inflated
+
+    if like is None:
+        return load(name, dtype)
+    return load_inflated(name, like, dtype=dtype or "float32", progress=progress_bar())
 
 
 def start_engines(args, stack):
     """((target, tokenizer), peers); transformers reads the grown target from a directory."""
     from .. import kernels
     from ..measure import peers
-    from ..measure.inflate import load_inflated, write_inflated
+    from ..measure.inflate import write_inflated
     from ..models.loading import find
 
     if not (args.peers and peers.is_installed(peers.Assisted)):
-        if args.like is None:
-            return load(args.model, args.dtype), []
-        dtype = args.dtype or "float32"
-        return load_inflated(args.model, args.like, dtype=dtype, progress=progress_bar()), []
+        return load_at_cost(args.model, args.like, args.dtype), []
     directory = find(args.model)
     if args.like is not None:
         directory = stack.enter_context(tempfile.TemporaryDirectory())

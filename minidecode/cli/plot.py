@@ -9,7 +9,13 @@ from ..measure.prompts import PROMPTS
 from ..measure.shapes import find_shape
 from ..models.config import read_json
 from .comparing import as_json, measure
-from .measuring import dtypes, llama_cpp_engines
+from .measuring import (
+    check_plain_and_draft,
+    dtypes,
+    llama_cpp_engines,
+    load_at_cost,
+    words,
+)
 from .shared import (
     DEFAULT_DRAFT,
     DEFAULT_MODEL,
@@ -219,25 +225,20 @@ def speed(args):
 
 def cost(args, *, k, types, rules):
     """What texts cost with the target stored in each type, by itself and with drafts."""
-    from ..measure.inflate import load_inflated
     from ..measure.speculation import measure_speculation
 
     like = None if args.like == "none" else args.like or "gpt2"
     if like is not None:
         find_shape(like)
     args.dtype = args.dtype or types
+    found = dtypes(args)
     names, n_prompts, options = speculation(args, k, n_prompts=4)
     gguf = check_llama_cpp(args, options["temperatures"]) if args.kind == "speed" else []
-    options["rules"] = tuple(rule.strip() for rule in rules.split(","))
+    options["rules"] = words(rules)
     draft, _ = load(names["draft"])
     runs = []
-    for dtype in dtypes(args):
-        if like is None:
-            target, tokenizer = load(names["model"], dtype)
-        else:
-            target, tokenizer = load_inflated(
-                names["model"], like, dtype=dtype, progress=progress_bar()
-            )
+    for dtype in found:
+        target, tokenizer = load_at_cost(names["model"], like, dtype)
         prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
         peers = llama_cpp_engines(args, gguf, tokenizer, options["lengths"]) if not runs else []
         measured = measure_speculation(
@@ -259,9 +260,8 @@ def check_llama_cpp(args, temperatures):
             "--llama-cpp: wants --gguf and --draft-gguf, files of target and draft, and "
             "temperature 0 among --temperatures"
         )
-    for program in ("llama-speculative-simple", "llama-bench"):
-        llama_cpp.find_program(args.llama_cpp, program)
-    llama_cpp.check_file(args.draft_gguf, "--draft-gguf")
+    llama_cpp.find_program(args.llama_cpp, "llama-speculative-simple")
+    check_plain_and_draft(args)
     return llama_cpp.check_files(args.gguf)
 
 

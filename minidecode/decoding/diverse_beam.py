@@ -103,7 +103,7 @@ def diverse_beam_search(
             break
         scores = iter(_scores(model, run, warp, [beam for g in running for beam in g.beams]))
         taken = np.zeros(model.vocab_size)  # by how many beams, in this step
-        seen, first = [], 0  # for the trace; the place of the group's first beam among all
+        seen, place = [], 0  # for the trace; the place of the group's first beam among all
         for group in running:
             costs, size = diversity_penalty * taken, len(group.beams)
             own = [next(scores) - costs for _ in group.beams]
@@ -111,8 +111,9 @@ def diverse_beam_search(
             np.add.at(taken, tokens, 1)
             if _over(group, warp, run, length):
                 group.beams = []
-            seen += _placed(branches, first, group)
-            first += size
+            if trace is not None:
+                seen += _placed(branches, place, group)
+            place += size
         if trace is not None:
             trace.append(seen)
     found = [hypothesis for group in groups for hypothesis in group.finished.best]

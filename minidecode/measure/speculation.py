@@ -217,11 +217,10 @@ def summary(temperature, texts, lengths, rules=("token",)):
         rule: [text for k in lengths for text in texts[Way.constant(k, rule=rule)]]
         for rule in rules
     }
-    acceptance = {
-        rule: speculation_stats([step for text in written for step in text.steps], 0)
-        for rule, written in constant.items()
-    }
-    acceptance = {rule: stats["acceptance_by_position"] for rule, stats in acceptance.items()}
+    acceptance = {}
+    for rule, written in constant.items():
+        rounds = [step for text in written for step in text.steps]
+        acceptance[rule] = speculation_stats(rounds, 0)["acceptance_by_position"]
     draft_seconds, pass_seconds = costs(texts[PLAIN], itertools.chain(*constant.values()))
     sums = {
         way: [text.sums() if isinstance(text, Text) else text for text in written]

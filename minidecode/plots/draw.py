@@ -10,7 +10,8 @@ import math
 
 from ..errors import InputError
 from ..measure.compare import HEADINGS
-from ..speculation.theory import expected_tokens
+from ..measure.speculation import Way
+from ..speculation.theory import tokens_by_length
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
@@ -50,8 +51,8 @@ def _runtime_panel(ax, dtype, result):
     lengths = sorted({way["k"] for way in ways.values() if way.get("rule")})
     width = 0.8 / len(rules)
     for place, rule in enumerate(rules):
-        suffix = "" if rule == "token" else f", {rule}"
-        names = [*(f"k {k}{suffix}" for k in lengths), f"auto{suffix}"]
+        written = [*(Way.constant(k, rule=rule) for k in lengths), Way.auto(rule)]
+        names = [way.label for way in written]
         x = [i + (place - (len(rules) - 1) / 2) * width for i in range(len(names))]
         found = [ways[name] for name in names]
         seconds = [way["seconds a text"] for way in found]
@@ -104,7 +105,7 @@ def acceptance(figure, data):
         alpha = result.get("overlap") if data.get("verify", "token") == "token" else None
         if alpha is not None:
             left.axhline(alpha, color=colour, lw=1.3)
-            theory = [expected_tokens([alpha] * max(k), n) for n in range(1, max(k) + 1)]
+            theory = tokens_by_length([alpha] * max(k))[1:]
             words = f"theory, {label}, overlap {alpha:.2f}"
             right.plot(range(1, max(k) + 1), theory, color=colour, lw=1.3, label=words)
     left.set(ylim=(0, 1.05), xlabel="place of the draft in its round")
@@ -117,9 +118,10 @@ def acceptance(figure, data):
         if result["acceptance by position"][0] is not None
     )
     left.set_title(f"First drafts kept: {firsts}" if firsts else "Nothing was tested")
-    most = max((r for result in data["results"] for r in result["by k"]), key=_tokens)
-    at = next(r["temperature"] for r in data["results"] if most in r["by k"])
-    right.set_title(f"k = {most['k']} brings {_tokens(most):.1f} tokens a pass at T = {at:g}")
+    rows = [(row, result["temperature"]) for result in data["results"] for row in result["by k"]]
+    most, at = max(rows, key=lambda pair: pair[0]["tokens a pass"])
+    brought = f"{most['tokens a pass']:.1f} tokens a pass at T = {at:g}"
+    right.set_title(f"k = {most['k']} brings {brought}")
     for ax in (left, right):
         ax.grid(alpha=0.3)
         ax.xaxis.get_major_locator().set_params(integer=True, nbins=12)
@@ -127,10 +129,6 @@ def acceptance(figure, data):
         f"{_engines(data)}, {data['prompts']} texts of {data['max_new_tokens']} tokens for each k"
     )
     _legend(figure, _handles(right), f"{heading} (bars: standard error)", ncols=2)
-
-
-def _tokens(row):
-    return row["tokens a pass"]
 
 
 def _wilson(rate, n):

@@ -13,7 +13,8 @@ def trace_contrastive_search(model, prompt, **options):
     looks = []
     position = len(prompt_ids(model, prompt, options.get("tokenizer")))
     for step in contrastive_search(model, prompt, trace=looks, **options):
-        yield Traced(step, [_candidate(t, position, looks[-1]) for t in step.tokens])
+        # Popped, so that the logits of one step are all that is ever kept; a step has one token.
+        yield Traced(step, [_candidate(t, position, looks.pop()) for t in step.tokens])
         position += len(step.tokens)
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from ..decoding.chance import as_chance, is_coupled
 from ..speculation.drafts import ModelDraft
 from ..speculation.loop import RULES, choose_rule, speculative
-from ..speculation.verify import residual, verify, verify_block, verify_coupled
+from ..speculation.verify import residual, verify_block, verify_coupled
 from . import candidates
 from .candidates import Candidate, Traced, drawn_facts
 from .listening import ListeningChance, ListeningDraft, ListeningRule, ListeningWarp, Notes
 
 NAMES = {rule: name for name, rule in RULES.items()}
-NAMES |= {verify: "token", verify_block: "block", verify_coupled: "coupled"}
+NAMES |= {verify_block: "block", verify_coupled: "coupled"}
 
 
 def trace_speculative(target, draft, prompt, *, warp=None, chance=None, **options):
