@@ -12,12 +12,12 @@ Glossary: drafted, accepted, correction (after a rejection), bonus (after none).
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from .. import kernels
-from ..checks import check_model, check_same_vocabulary, is_whole, shown
+from ..checks import check_same_vocabulary, is_whole, shown
 from ..decoding.chance import as_chance, is_coupled
 from ..decoding.context import Context
 from ..decoding.contracts import Chance, EndIds, Model, Prompt, StopStrings, Tokenizer
@@ -198,8 +198,7 @@ def _check_own(name, objects):
         raise InputError(f"{name}: one object stands for two prompts, one each was wanted")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What ends a text, as in `run.Run`."""
 
     max_new_tokens: int | None
@@ -210,8 +209,7 @@ class Limits:
     context: Context | None = None
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What all sequences of one call share; the fields are arguments of `speculative`."""
 
     warp: Warp | None
@@ -224,8 +222,7 @@ class Settings:
     limits: Limits
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """What one sequence wants drafted.
 
     k             how many the schedule asked for
@@ -240,8 +237,7 @@ class Wish:
     reads_prompt: bool
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """What one sequence has drafted, for the target to score.
 
     k              how many the schedule asked for
@@ -273,9 +269,6 @@ class Speculation:
     """
 
     def __init__(self, target, draft, prompt, chance, settings):
-        check_model(target)
-        draft = as_draft(draft)
-        check_same_vocabulary(target, getattr(draft, "model", draft), "draft")
         limits = settings.limits
         self.run = Run(
             target,
@@ -287,6 +280,8 @@ class Speculation:
             tokenizer=limits.tokenizer,
             context=limits.context,
         )
+        self.draft = draft = as_draft(draft)
+        check_same_vocabulary(target, getattr(draft, "model", draft), "draft")
         self.vocab_size = target.vocab_size
         self.warp = self.run.warped(settings.warp)
         self.chance = as_chance(chance)
@@ -295,7 +290,6 @@ class Speculation:
         self.schedule = make_schedule(settings.schedule, settings.num_draft_tokens)
         self.clock = settings.clock
         self.cache = self.run.new_cache(target)
-        self.draft = draft
         self.begun = False
 
     def propose(self) -> Proposal:
@@ -390,13 +384,14 @@ class Speculation:
         The error counts only if the text comes to that row, as it would in plain sampling.
         """
         history, drafted = list(self.run.history), proposal.drafted
-        size = max([logits.shape[1], *map(len, proposal.q)])  # a padded vocabulary's missing ids
+        vocab_size = logits.shape[1]
+        size = max([vocab_size, *map(len, proposal.q)])  # a padded vocabulary's missing ids
         p, q = np.zeros((len(drafted) + 1, size)), np.zeros((len(drafted), size))
         for i, row in enumerate(proposal.q):
             q[i, : len(row)] = row
         for i, row in enumerate(logits):
             try:
-                p[i, : logits.shape[1]] = self.distribution(row, history + drafted[:i])
+                p[i, :vocab_size] = self.distribution(row, history + drafted[:i])
             except (Blocked, LogitsError) as error:
                 return p[: i + 1], q[:i], error
         return p, q, None
@@ -447,7 +442,7 @@ def check_draft(drafted, q, k):
         raise InputError(
             f"draft: got {len(drafted)} tokens and {len(q)} rows, up to {k} were wanted"
         )
-    for x, row in zip(drafted, q, strict=True):
+    for x, row in zip(drafted, q):
         if not is_whole(x):
             raise InputError(f"draft: got token {shown(x)}, a whole number was wanted")
         if row.ndim != 1 or row.dtype.kind not in "fiu":
@@ -462,8 +457,9 @@ def check_answer(answer, p, vocab_size):
     accepted, token = answer
     if not 0 <= accepted < len(p):
         raise InputError(f"verify: got {accepted} accepted drafts of {len(p) - 1}")
-    if token is None and p[accepted].any():
+    possible = np.count_nonzero(p[accepted])
+    if token is None and possible:
         raise InputError(f"verify: got no next token after {accepted} drafts, where p has some")
-    if token is not None and not (0 <= token < vocab_size and p[accepted].any()):
+    if token is not None and not (0 <= token < vocab_size and possible):
         raise InputError(f"verify: got next token {token}, which the target cannot say")
     return int(accepted), None if token is None else int(token)
