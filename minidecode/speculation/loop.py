@@ -116,21 +116,20 @@ def speculative_many(
     """`speculative` for several prompts at once: yields (index of the prompt, its `Round`).
 
     One pass of the target serves all that still run, and each pass of a draft all that it drafts
-    for. drafts: a model for all, or one draft for each
-    prompt; chances: one for each prompt. Each sequence has its own cache, draft, length and end,
-    and its text is that of the prompt alone with the same draft and chance. The other arguments and
-    the errors are those of `speculative`.
+    for. drafts: a model for all, or one draft for each prompt; chances: one for each prompt. Each
+    sequence has its own cache, draft, length and end, and its text is that of the prompt alone with
+    the same draft and chance. The other arguments and the errors are those of `speculative`.
     """
-    prompts, drafts, chances = _one_each(prompts, drafts, chances)
+    each = _one_each(prompts, drafts, chances)
     if hasattr(schedule, "next"):
-        _check_own("schedule", [schedule for _ in prompts])
+        _check_own("schedule", [schedule for _ in each])
     limits = Limits(max_new_tokens, min_new_tokens, eos, stop, tokenizer)
     settings = Settings(
         warp, num_draft_tokens, schedule, verify, distribution, clock, logprobs, limits
     )
     running = {
         i: Speculation(target, draft, prompt, chance, settings)
-        for i, (draft, prompt, chance) in enumerate(zip(drafts, prompts, chances, strict=True))
+        for i, (prompt, draft, chance) in enumerate(each)
     }
     return _rounds_of_many(target, running, clock)
 
@@ -176,7 +175,7 @@ def _draft_all(group, clock):
 
 
 def _one_each(prompts, drafts, chances):
-    """The three as lists of one length."""
+    """[(prompt, draft, chance)] of the sequences."""
     if isinstance(prompts, str):
         raise InputError(f"prompts: got {prompts!r:.50}, a list of prompts was wanted")
     prompts = list(prompts)
@@ -189,7 +188,7 @@ def _one_each(prompts, drafts, chances):
     own = [d for d in drafts if not (hasattr(d, "forward") or getattr(d, "stateless", False))]
     _check_own("drafts", own)
     _check_own("chances", [c for c in chances if c is not None and not is_coupled(c)])
-    return prompts, drafts, chances
+    return list(zip(prompts, drafts, chances))
 
 
 def _check_own(name, objects):
@@ -360,11 +359,11 @@ class Speculation:
         drafted = proposal.drafted[: len(p) - 1]
         answer = self.rule(p, q, drafted, self.chance, len(self.run.history))
         accepted, token = check_answer(answer, p, self.vocab_size)
-        self._teach(proposal, accepted, seconds + self.clock() - started)
         start = len(self.run.history)
         tokens = self._commit(drafted[:accepted], token, error)
         self.cache.truncate(len(self.run.history) - 1)
         self.draft.rollback(len(self.run.history) - 1)
+        self._teach(proposal, accepted, seconds + self.clock() - started)
         whole = len(tokens) == accepted + 1  # else the run ended among the accepted drafts
         return Round(
             tokens,

@@ -7,14 +7,12 @@ where a draft held an end token or an unknown id, so that fewer were fed. A sche
 round that a limit cut short: that the text ends says nothing of how good drafts are.
 """
 
-import statistics
-from collections import deque
+from collections.abc import Callable
 from typing import Protocol
-
-import numpy as np
 
 from ..checks import shown, whole
 from ..errors import InputError
+from .costs import Costs
 from .theory import tokens_by_length
 
 MAX_DRAFT = 16  # the adaptive schedules go no further
@@ -61,8 +59,7 @@ class Auto:
 
     theory.py says what a round of k drafts brings and costs; k = 0 is plain decoding. A text has
     few rounds, so what they tell is completed by what is usual: drafts at all places fare alike,
-    and each token more makes a pass dearer by the same, small part. The capitals say what that
-    weighs, in drafts or passes seen.
+    and costs.py has what a token more costs. The capitals say what that weighs, in drafts seen.
 
     Every EXPLORE rounds a neighbour of the best k is tried, the longer and the shorter one in turn;
     from k = 0 more and more rarely, as long as that does not pay.
@@ -70,24 +67,26 @@ class Auto:
 
     EXPLORE = 8
     RAREST = 256
-    FADE = 0.97  # weight of an old acceptance after each new one
-    PRIOR = (4.0, 5.0)  # drafts accepted and tested, assumed before the first
-    SHARED = 6.0  # drafts at each place that fared as those at all places do
-    SLOPE = (0.01, 100.0)  # part of a pass that one token more costs; weighs less with each pass
-    LINE = 1.0  # passes over each number of tokens that cost what the line through all says
+    FADE = 0.99  # weight of an old acceptance after each new one
+    PRIOR = (3.5, 5.0)  # drafts accepted and tested, assumed before the first
+    SHARED = 10.0  # drafts at each place that fared as those at all places do
+    PASS, DRAFTING = 0.9, 0.1  # the usual part of their seconds that each has whatever k is
+    EARLY, DECIDE = 8, 2  # the best k is worked out in the first rounds, then in every other one
     BEYOND = 2  # drafts more than the longest round had, at the most: further on nothing is known
 
     def __init__(self, k):
         self.first = max(1, min(k, MAX_DRAFT))
-        self.accepted = np.zeros(MAX_DRAFT)  # of the drafts tested at each place
-        self.tested = np.zeros(MAX_DRAFT)
-        self.draft_cost = deque(maxlen=9)  # seconds per draft token
-        self.pass_cost = {}  # tokens in the pass -> its last times
+        self.accepted = [0.0] * MAX_DRAFT  # of the drafts tested at each place
+        self.tested = [0.0] * MAX_DRAFT
+        self.drafting = Costs(self.DRAFTING)
+        self.passes = Costs(self.PASS)
+        self.rounds, self.decided = 0, -self.DECIDE
+        self.chosen = self.first
         self.until_probe = self.interval = self.EXPLORE
         self.step = -1  # of the last probe
 
     def next(self):
-        if not self.draft_cost:
+        if not self.drafting.longest:
             return self.first
         best = self.best()
         self.until_probe -= 1
@@ -100,69 +99,59 @@ class Auto:
     def _neighbour(self, k):
         """One more or one less than k, in turn where both can be."""
         self.step = -self.step
-        if not 0 <= k + self.step <= self._longest():
+        if not 0 <= k + self.step <= self._most():
             self.step = -self.step
         return k + self.step
 
-    def _longest(self):
-        return min(max(self.pass_cost) - 1 + self.BEYOND, MAX_DRAFT)
+    def _most(self):
+        return min(self.passes.longest - 1 + self.BEYOND, MAX_DRAFT)
 
     def observe(self, k, drafted, accepted, seconds):
+        self.rounds += 1
         for i in range(min(accepted + 1, drafted, MAX_DRAFT)):
             self.accepted[i] = self.FADE * self.accepted[i] + (i < accepted)
             self.tested[i] = self.FADE * self.tested[i] + 1
         if seconds is not None:
             draft_seconds, target_seconds = seconds
             if drafted:
-                self.draft_cost.append(draft_seconds / drafted)
-            self.pass_cost.setdefault(drafted + 1, deque(maxlen=9)).append(target_seconds)
+                self.drafting.add(drafted, draft_seconds)
+            self.passes.add(drafted + 1, target_seconds)
 
     def best(self):
         """The k with the highest expected rate, up to BEYOND more than the longest round had."""
-        longest = self._longest()
-        tokens = tokens_by_length(self._acceptance()[:longest])  # for k = 0 .. longest
-        drafting = np.arange(longest + 1) * statistics.median(self.draft_cost)
-        seconds = drafting + self._pass_seconds(longest + 1)
-        return int(np.argmax(tokens / np.maximum(seconds, 1e-12)))
+        if self.rounds <= self.EARLY or self.rounds - self.decided >= self.DECIDE:
+            self.decided, self.chosen = self.rounds, self._decide()
+        return self.chosen
+
+    def _decide(self):
+        most = self._most()
+        tokens = tokens_by_length(self._acceptance()[:most])  # for k = 0 .. most, as the others
+        drafting = [0.0, *self.drafting.up_to(most)]
+        passes = self.passes.up_to(most + 1)
+        rates = [n / max(d + p, 1e-12) for n, d, p in zip(tokens, drafting, passes, strict=True)]
+        return rates.index(max(rates))
 
     def _acceptance(self):
         """Of drafts at each place, leaning towards that at all places together."""
         accepted, tested = self.PRIOR
-        everywhere = (self.accepted.sum() + accepted) / (self.tested.sum() + tested)
-        return (self.accepted + self.SHARED * everywhere) / (self.tested + self.SHARED)
-
-    def _pass_seconds(self, longest):
-        """What a pass over 1 .. longest tokens costs: medians, leaning towards a line."""
-        n = np.arange(1, longest + 1)
-        seen = np.array(sorted(self.pass_cost))
-        times = np.array([statistics.median(self.pass_cost[i]) for i in seen])
-        weights = np.array([len(self.pass_cost[i]) for i in seen])
-        seconds = self._line(n, seen, times, weights)
-        known = seen <= longest
-        at, weights = seen[known] - 1, weights[known]
-        pull = self.LINE * seconds[at]
-        seconds[at] = (weights * times[known] + pull) / (weights + self.LINE)
-        return seconds
-
-    def _line(self, n, seen, times, weights):
-        """The line through the times of the passes seen, at n tokens."""
-        middle, level = np.average(seen, weights=weights), np.average(times, weights=weights)
-        usual, weight = self.SLOPE[0], self.SLOPE[1] / weights.sum()
-        away = weights * (seen - middle)
-        spread = away @ (seen - middle)
-        slope = (away @ (times - level) + weight * usual * level) / (spread + weight)
-        line = level + max(slope, 0.0) * (n - middle)
-        # A pass over half of the tokens costs at least half.
-        return np.maximum(line, level * np.minimum(n / middle, 1))
+        everywhere = (sum(self.accepted) + accepted) / (sum(self.tested) + tested)
+        return [
+            (accepted + self.SHARED * everywhere) / (tested + self.SHARED)
+            for accepted, tested in zip(self.accepted, self.tested)
+        ]
 
 
-SCHEDULES = {"constant": Constant, "heuristic": Heuristic, "auto": Auto}
+SCHEDULES: dict[str, Callable[[int], Schedule]] = {
+    "constant": Constant,
+    "heuristic": Heuristic,
+    "auto": Auto,
+}
 
 
 def make_schedule(schedule: str | Schedule, num_draft_tokens: int) -> Schedule:
     """A schedule from its name and first length; an object that is one already passes."""
     k = whole("num_draft_tokens", num_draft_tokens, 0)
-    if hasattr(schedule, "next"):
+    if not isinstance(schedule, str) and hasattr(schedule, "next"):
         return schedule
     if not isinstance(schedule, str) or schedule not in SCHEDULES:
         names = ", ".join(SCHEDULES)

@@ -20,18 +20,19 @@ over any few tokens, and a draft step c of it, the factor is that of its theorem
 gained lies below by what is spent outside the two models.
 """
 
-import numpy as np
+import itertools
+import operator
 
 
 def tokens_by_length(acceptance):
     """E(0), E(1), ..., E(len(acceptance)), from the acceptance of drafts at place 1, 2, ..."""
-    reached = np.cumprod(np.asarray(acceptance, np.float64))
-    return 1.0 + np.concatenate([[0.0], np.cumsum(reached)])
+    reached = itertools.accumulate(acceptance, operator.mul, initial=1.0)
+    return list(itertools.accumulate(reached))
 
 
 def expected_tokens(acceptance, k):
     """E(k), from the acceptance of drafts at place 1, 2, ... (at least k of them)."""
-    return float(tokens_by_length(acceptance[:k])[-1])
+    return tokens_by_length(acceptance[:k])[-1]
 
 
 def chances_to_stand(ratios, rule="token"):
