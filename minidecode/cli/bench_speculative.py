@@ -72,7 +72,9 @@ def run(args):
         refuse_without_effect(args, ("peers",), "without temperature 0: other engines are greedy")
     gguf = check_gguf(args)
     with contextlib.ExitStack() as stack:
-        (target, tokenizer), peers = start_engines(args, stack)
+        (target, tokenizer), peers = start_engines(
+            stack, args.model, args.draft, like=args.like, dtype=args.dtype, wanted=args.peers
+        )
         draft, _ = load(args.draft, args.draft_dtype)
         peers += llama_cpp_engines(args, gguf, tokenizer, lengths)
         measured = speculation.measure_speculation(

@@ -100,21 +100,24 @@ def load_at_cost(name, like, dtype):
     return load_inflated(name, like, dtype=dtype or "float32", progress=progress_bar())
 
 
-def start_engines(args, stack):
-    """((target, tokenizer), peers); transformers reads the grown target from a directory."""
+def start_engines(stack, name, draft, *, like, dtype, wanted):
+    """((target, tokenizer), peers); transformers reads the grown target from a directory.
+
+    wanted: whether other engines are; without them there are no peers.
+    """
     from .. import kernels
     from ..measure import peers
     from ..measure.inflate import write_inflated
     from ..models.loading import find
 
-    if not (args.peers and peers.is_installed(peers.Assisted)):
-        return load_at_cost(args.model, args.like, args.dtype), []
-    directory = find(args.model)
-    if args.like is not None:
+    if not (wanted and peers.is_installed(peers.Assisted)):
+        return load_at_cost(name, like, dtype), []
+    directory = find(name)
+    if like is not None:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
-        write_inflated(args.model, args.like, directory, progress=progress_bar())
-    assisted = peers.Assisted(directory, find(args.draft), kernels.num_threads() or 1)
-    return load(directory, args.dtype), [assisted]
+        write_inflated(name, like, directory, progress=progress_bar())
+    assisted = peers.Assisted(directory, find(draft), kernels.num_threads() or 1)
+    return load(directory, dtype), [assisted]
 
 
 def llama_cpp_engines(args, gguf, tokenizer, lengths):

@@ -1,5 +1,6 @@
 """`minidecode plot`: pictures of how decoders behave, each from a measured run."""
 
+import contextlib
 import json
 import sys
 
@@ -13,7 +14,7 @@ from .measuring import (
     check_plain_and_draft,
     dtypes,
     llama_cpp_engines,
-    load_at_cost,
+    start_engines,
     words,
 )
 from .shared import (
@@ -91,6 +92,7 @@ OPTIONS = {  # of each plot: name -> (type, help); unset ones are left to what m
     "speed": {
         **SPECULATION,
         **COST,
+        "peers": (bool, "transformers' assisted generation too (extra `peers`)"),
         "llama_cpp": (str, "the directory of llama.cpp's programs, to stand beside ours"),
         "gguf": (list, "a file that llama.cpp reads the same target from; repeatable"),
         "draft_gguf": (str, "the file of the draft for llama.cpp"),
@@ -119,8 +121,12 @@ def add(subparsers):
             add_warp(one, lambda row: f"default: {row.example if row.shapes else 'off'}")
         for name, (value, text) in OPTIONS[kind].items():
             flag, metavar = "--" + name.replace("_", "-"), name.rpartition("_")[2].upper()
-            how = {"action": "append"} if value is list else {"type": value}
-            one.add_argument(flag, help=text, metavar=metavar, **how)
+            how = {"type": value, "metavar": metavar}
+            if value is bool:
+                how = {"action": "store_true", "default": None}
+            elif value is list:
+                how = {"action": "append", "metavar": metavar}
+            one.add_argument(flag, help=text, **how)
 
 
 def run(args):
@@ -233,25 +239,35 @@ def cost(args, *, k, types, rules):
     args.dtype = args.dtype or types
     found = dtypes(args)
     names, n_prompts, options = speculation(args, k, n_prompts=4)
-    gguf = check_llama_cpp(args, options["temperatures"]) if args.kind == "speed" else []
+    gguf = check_engines(args, options["temperatures"]) if args.kind == "speed" else []
     options["rules"] = words(rules)
     draft, _ = load(names["draft"])
     runs = []
-    for dtype in found:
-        target, tokenizer = load_at_cost(names["model"], like, dtype)
-        prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
-        peers = llama_cpp_engines(args, gguf, tokenizer, options["lengths"]) if not runs else []
-        measured = measure_speculation(
-            target, draft, prompts, peers=peers, progress=progress_bar(), **options
-        )
-        runs.append({"dtype": dtype} | measured)
+    with contextlib.ExitStack() as stack:
+        for dtype in found:
+            # Other engines are measured once, beside the first type.
+            wanted = args.kind == "speed" and args.peers and not runs
+            (target, tokenizer), peers = start_engines(
+                stack, names["model"], names["draft"], like=like, dtype=dtype, wanted=wanted
+            )
+            prompts = [tokenizer.encode(prompt) for prompt in PROMPTS[:n_prompts]]
+            if not runs:
+                peers += llama_cpp_engines(args, gguf, tokenizer, options["lengths"])
+            measured = measure_speculation(
+                target, draft, prompts, peers=peers, progress=progress_bar(), **options
+            )
+            runs.append({"dtype": dtype} | measured)
     return names | {"like": like}, {"runs": runs}
 
 
-def check_llama_cpp(args, temperatures):
-    """The GGUF files of the target, checked; an error for a part of what llama.cpp needs."""
-    from ..measure import llama_cpp
+def check_engines(args, temperatures):
+    """The GGUF files of the target, checked; an error for a part of what an engine needs."""
+    from ..measure import llama_cpp, peers
 
+    if args.peers and 0 not in temperatures:
+        raise InputError("--peers: has no effect without temperature 0: other engines are greedy")
+    if args.peers and not peers.is_installed(peers.Assisted):
+        raise MinidecodeError("--peers: transformers is missing (extra `peers`)")
     if args.llama_cpp is None:
         refuse_without_effect(args, ("gguf", "draft_gguf"), "without --llama-cpp")
         return []

@@ -278,8 +278,10 @@ def figures(texts, plain):
     """
     seconds, passes = total("seconds", texts), total("passes", texts)
     pairs = [(text.rate, other.rate) for text, other in zip(texts, plain)]
+    rates = [rate for rate, _ in pairs if rate]
     found = {
-        "tokens/s": _median([rate for rate, _ in pairs if rate]),
+        "tokens/s": _median(rates),
+        "standard error, tokens/s": _standard_error(rates),
         "speed-up": _median([rate / other for rate, other in pairs if rate and other]),
         "seconds a text": seconds / len(texts),
         "standard error, seconds": _standard_error([text.seconds for text in texts]),

@@ -7,6 +7,7 @@ tell apart; markers and hatches tell them apart without any colour.
 """
 
 import math
+from typing import NamedTuple
 
 from ..errors import InputError
 from ..measure.compare import HEADINGS
@@ -307,44 +308,67 @@ def speed(figure, data):
     figure.set_size_inches(9.8, 0.62 * max(map(len, bars)) + 1.9)
     axes = figure.subplots(1, len(temperatures), squeeze=False)[0]
     for ax, temperature, found in zip(axes, temperatures, bars):
-        for place, (_, plain, drafted, name) in enumerate(found):
-            _speed_bar(ax, place - 0.2, plain, "", color=SKY, label="plain")
-            _speed_bar(ax, place + 0.2, drafted, name, color=GREEN, label="speculative")
+        for place, (_, plain, drafted) in enumerate(found):
+            _speed_bar(ax, place - 0.2, plain, color=SKY, label="plain")
+            _speed_bar(ax, place + 0.2, drafted, color=GREEN, label="speculative")
         ax.set_yticks(range(len(found)), [label for label, *_ in found])
         ax.invert_yaxis()
-        ax.set_xlim(0, 1.45 * max(max(plain or 0, drafted or 0) for _, plain, drafted, _ in found))
+        ax.set_xlim(0, 1.5 * max(bar.rate for _, *pair in found for bar in pair if bar))
         ax.set_xlabel("tokens/s")
         ax.set_title(f"temperature {temperature:g}: {_quickest(found)}")
     first = data["runs"][0]
     texts = f"medians of {first['prompts']} texts of {first['max_new_tokens']} tokens"
-    _legend(figure, _handles(axes[0]), f"{_engines(data)}, {texts}, block verification")
+    _legend(
+        figure, _handles(axes[0]), f"{_engines(data)}, {texts} (standard error), block verification"
+    )
 
 
-def _speed_bar(ax, at, value, words, **look):
-    if value:
-        ax.barh(at, value, 0.38, edgecolor=BLACK, lw=0.6, **look)
-        ax.annotate(f"{_short(value)}  {words}".rstrip(), (value, at), (4, 0), **BESIDE)
+class Bar(NamedTuple):
+    """One bar of `speed`: tokens/s, their standard error or None, and how they came about."""
+
+    rate: float
+    error: float | None
+    way: str
+
+
+def _speed_bar(ax, at, bar, **look):
+    if bar:
+        ax.barh(at, bar.rate, 0.38, xerr=bar.error, capsize=3, edgecolor=BLACK, lw=0.6, **look)
+        words = "" if bar.way == "plain" else bar.way
+        end = bar.rate + (bar.error or 0)
+        ax.annotate(f"{_short(bar.rate)}  {words}".rstrip(), (end, at), (4, 0), **BESIDE)
 
 
 def _speeds(runs, number):
-    """[(engine, plain tokens/s, the best with drafts, how)] of one temperature."""
-    found = {}
+    """[(engine, its plain `Bar` or None, its quickest with drafts or None)] of one temperature.
+
+    Ours come first, by storage type.
+    """
+    found = {run["dtype"]: [] for run in runs}
     for run in runs:
         for name, way in run["results"][number]["ways"].items():
             label = run["dtype"] if way["engine"] == "minidecode" else way["engine"]
             name = name.removeprefix(f"{way['engine']}, ").removesuffix(", block")
-            found.setdefault(label, []).append((name.replace("k ", "k = "), way["tokens/s"]))
-    rows = []
-    for label, ways in found.items():
-        plain = dict(ways).get("plain")
-        drafted = [(rate, name) for name, rate in ways if name != "plain" and rate]
-        rows.append((label, plain, *max(drafted, default=(None, ""))))
-    return rows
+            if way["tokens/s"]:
+                error = way.get("standard error, tokens/s")  # older numbers have none
+                bar = Bar(way["tokens/s"], error, name.replace("k ", "k = "))
+                found.setdefault(label, []).append(bar)
+    return [
+        (
+            label,
+            next((bar for bar in bars if bar.way == "plain"), None),
+            max((b for b in bars if b.way != "plain"), key=lambda b: b.rate, default=None),
+        )
+        for label, bars in found.items()
+        if bars
+    ]
 
 
 def _quickest(rows):
-    label, plain, drafted, name = max(rows, key=lambda row: max(row[1] or 0, row[2] or 0))
-    return f"{label} is fastest" + (f" with {name}" if (drafted or 0) > (plain or 0) else "")
+    """Which engine is fastest, in words."""
+    bars = [(bar, label) for label, *pair in rows for bar in pair if bar]
+    best, label = max(bars, key=lambda found: found[0].rate)
+    return f"{label} is fastest" + (f" with {best.way}" if best.way != "plain" else "")
 
 
 def _series(items):

@@ -152,6 +152,7 @@ def test_what_a_program_tells_only_in_sums_has_no_figure_that_needs_more():
         "engine": "x",
         "k": 4,
         "tokens/s": 6.0,
+        "standard error, tokens/s": None,
         "standard error, seconds": None,
         "speed-up": 3.0,
         "seconds a text": 3.0,

@@ -364,6 +364,12 @@ def test_a_title_says_what_the_numbers_say(figures):
     assert words.startswith("sample:top_p=0.9 is nearest to human text in perplexity")
 
 
+def _errors(ax):
+    """The lengths of all error bars."""
+    bars = [bar.lines[2] for bar in ax.containers if hasattr(bar, "has_xerr")]
+    return [np.ptp(line[:, 0]) for lines in bars for line in lines[0].get_segments()]
+
+
 def test_speed_draws_each_type_and_each_other_engine(figures):
     data = json.loads(json.dumps(runtime_data([1, 2])))  # nothing stands in it twice
     peer = {"engine": "llama.cpp F16", "tokens/s": 50.0, "k": None}
@@ -372,12 +378,16 @@ def test_speed_draws_each_type_and_each_other_engine(figures):
     }  # fmt: skip
     greedy, sampled = draw(figures, "speed", data).axes
     assert [label.get_text() for label in greedy.get_yticklabels()] == [
-        "float32", "llama.cpp F16", "int8"
+        "float32", "int8", "llama.cpp F16"
     ]  # fmt: skip
     assert [label.get_text() for label in sampled.get_yticklabels()] == ["float32", "int8"]
     widths = [bar.get_width() for bar in greedy.patches]
     assert 50.0 in widths and 400.0 in widths and widths.count(64.0) == 2
     assert "llama.cpp F16 is fastest with k = 2" in greedy.get_title()
+    assert _errors(greedy) == []  # one text has none
+    data["runs"][0]["results"][0]["ways"]["plain"]["standard error, tokens/s"] = 5.0
+    greedy, _ = draw(figures, "speed", data).axes
+    assert _errors(greedy) == pytest.approx([10.0])
     data["runs"][1]["results"][0]["ways"]["auto, block"]["tokens/s"] = 900.0
     greedy, _ = draw(figures, "speed", data).axes
     assert "int8 is fastest with auto" in greedy.get_title()
@@ -616,6 +626,7 @@ def test_numbers_of_another_kind_are_refused(figures, capsys, tmp_path):
         "runtime --verify blok",
         "acceptance --verify blok",
         "speed --gguf a.gguf",
+        "speed --peers --temperatures 1",
         "speed --llama-cpp .",
         "speed --llama-cpp . --gguf a.gguf --draft-gguf b.gguf --temperatures 1",
         "runtime --temperatures -1",
