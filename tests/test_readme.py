@@ -1,12 +1,17 @@
-"""README's examples run as they stand there."""
+"""The examples in README and in those of the folders run as they stand there."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+HOUSE = Path(__file__).parents[1]
+READMES = [HOUSE / "README.md", *sorted((HOUSE / "minidecode").glob("*/README.md"))]
+BLOCKS = [
+    block
+    for file in READMES
+    for block in re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL)
+]
 BORROWED = [block for block in BLOCKS if "proof.adapters" in block]
 NEEDS_TORCH = [block for block in BORROWED if "torch" in block]
 
@@ -37,3 +42,10 @@ def test_transformers_generate_is_exact_as_the_readme_says(capsys):
 def test_every_other_example_of_the_readme_runs(block, capsys):
     _, out = run(block, capsys)
     assert "verify=mine" not in block or out.startswith("NOT EXACT: total variation 0.08")
+
+
+@pytest.mark.parametrize("file", READMES, ids=lambda file: file.parent.name)
+def test_what_a_readme_points_to_is_there(file):
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", file.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (file.parent / link).exists()]
+    assert missing == []

@@ -23,6 +23,7 @@ from ..models.gpt2 import GPT2
 from .shapes import RandomTensors, shape_config
 
 PASSES = (1, 2, 4, 5, 8, 16)  # tokens
+SEQUENCES = 8  # in one pass
 PREFILL = 256
 DECODED = 24  # tokens written one by one
 CONTEXT = 64  # tokens in the cache when timed passes and decoding begin
@@ -48,6 +49,11 @@ class Engine:
                 add(f"pass over {n}, ms", 1e3 * several)
                 if n > 1:
                     add(f"pass over {n} / 1", several / one)
+        if hasattr(self, "forward_many"):
+            for _ in range(repeats):
+                several, one = _seconds(self.forward_many), _seconds(self.forward, 1)
+                add(f"{SEQUENCES} sequences, tokens/s", SEQUENCES / several)
+                add(f"{SEQUENCES} sequences / 1", SEQUENCES * one / several)
         for _ in range(repeats):
             add(f"prefill {PREFILL}, ms", 1e3 * _seconds(self.prefill))
         if hasattr(self, "filter"):
@@ -67,6 +73,7 @@ class Ours(Engine):
         self.tokens = rng.integers(0, model.vocab_size, model.n_positions).tolist()
         self.cache = model.new_cache()
         model.forward(self.tokens[:context], self.cache)
+        self.caches = [self.cache.fork() for _ in range(SEQUENCES)]
 
     def decode(self, n):
         """n greedy tokens after the context; the seconds of each but the first."""
@@ -80,6 +87,12 @@ class Ours(Engine):
         """One pass over n tokens after the context, all n rows of logits."""
         self.model.forward(self.tokens[:n], self.cache, n_logits=n)
         self.cache.truncate(self.context)
+
+    def forward_many(self):
+        """One pass over a token of each of the sequences."""
+        self.model.forward_many([(self.tokens[:1], cache) for cache in self.caches])
+        for cache in self.caches:
+            cache.truncate(self.context)
 
     def prefill(self):
         self.model.forward(self.tokens[:PREFILL], self.model.new_cache())
