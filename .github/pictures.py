@@ -37,7 +37,10 @@ LOOKS = {  # of the codes for colours that a terminal knows
 
 def run(*arguments):
     command = [sys.executable, "-m", "minidecode", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        reason = done.stderr.splitlines()[-1]
+        sys.exit(f"minidecode must be installed, and it failed: {reason}")
     return done.stdout
 
 

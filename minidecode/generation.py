@@ -451,10 +451,11 @@ def generate_many(
 ) -> list[Result]:
     """`generate` for several prompts: a `Result` each, in their order.
 
-    One pass of each model serves all texts that still run; beam search and speculative contrastive
-    decoding take them one after another. chances: one for each prompt. Each text is that of the
-    prompt alone with the same chance. on_step and on_text are told the index of the prompt too. The
-    options are those of `generate`. Seconds in `stats` are those of the whole batch.
+    One pass of each model serves all texts that still run; beam search, contrastive search and
+    speculative contrastive decoding take them one after another. chances: one for each prompt. Each
+    text is that of the prompt alone with the same chance. on_step and on_text are told the index of
+    the prompt too. The options are those of `generate`. Seconds in `stats` are those of the whole
+    batch.
     """
     check_names("generate_many", options, inspect.signature(generate_many).parameters)
     tokenizer, stop = options.get("tokenizer"), options.get("stop") or ()

@@ -152,7 +152,8 @@ class Shown:
 
     def __init__(self, args, options, echo=""):
         chance = options.get("chance")
-        self.seed = chance.seed if chance is not None and args.seed is None else None
+        draws = chance is not None and args.temperature != 0
+        self.seed = chance.seed if draws and args.seed is None else None
         self.echo, self.begun = echo, False
 
     def begin(self):

@@ -5,7 +5,7 @@ import math
 import sys
 
 from ..measure.scoring import score
-from ..models.labels import Spelling
+from ..models.labels import Spelling, counted
 from .shared import add_model, load, print_table, read_text, visible, wants_colour
 
 # Backgrounds of the 256-colour palette from likely to surprising, each to so many bits.
@@ -40,7 +40,7 @@ def run(args):
         rows = [(names.label(t), bits(lp)) for t, lp in zip(found.tokens, found.logprobs)]
         print_table([("token", "bits"), *rows])
     print(
-        f"{len(found.tokens)} tokens, perplexity {shown(found.perplexity)}, "
+        f"{counted(len(found.tokens), 'token')}, perplexity {shown(found.perplexity)}, "
         f"{shown(found.bits_per_byte)} bits per byte",
         file=sys.stderr,
     )

@@ -4,6 +4,11 @@ import codecs
 import unicodedata
 
 
+def counted(n: int, noun: str, several: str | None = None) -> str:
+    """A number and what it counts: 1 token, 2 tokens."""
+    return f"{n} {noun}" if n == 1 else f"{n} {several or noun + 's'}"
+
+
 class Spelling:
     """The names of a tokenizer's tokens, and their text in the order in which they come.
 

@@ -71,8 +71,16 @@ def convert(name: str | Path, out: str | Path, *, dtype: str, progress: Any = No
     `load`, and `InputError` where `out` is not new or empty.
     """
     source = find(name, progress=progress)
-    new_directory(out)  # a large model need not be read to say that there is no place for it
-    model, _ = load(source, dtype=dtype, tokenizer=None, progress=progress)
+    new = not os.path.exists(os.path.expanduser(out))
+    directory = new_directory(
+        out
+    )  # a large model need not be read to say that there is no place for it
+    try:
+        model, _ = load(source, dtype=dtype, tokenizer=None, progress=progress)
+    except BaseException:
+        if new:
+            directory.rmdir()
+        raise
     write_packed(out, model, source)
     return model
 

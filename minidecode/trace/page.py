@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from importlib import resources
 
-from ..models.labels import Spelling
+from ..models.labels import Spelling, counted
 from ..speculation.rounds import Round, acceptance
 from .beam import Tree
 from .candidates import Candidate, Traced
@@ -48,15 +48,17 @@ def summary(recording):
     """One sentence: how many tokens, in how many rounds, how many drafts accepted, why it ended."""
     if recording.tree is not None:
         weighed = sum(map(len, recording.tree.levels))
-        counts = f"{weighed} hypotheses in {len(recording.tree.levels)} steps"
+        counts = f"{counted(weighed, 'hypothesis', 'hypotheses')} in "
+        counts += counted(len(recording.tree.levels), "step")
     else:
         steps = [traced.step for traced in recording.steps]
-        counts = f"{sum(len(step.tokens) for step in steps)} tokens"
+        counts = counted(sum(len(step.tokens) for step in steps), "token")
         rounds = [step for step in steps if isinstance(step, Round)]
         if rounds:
             drafted, accepted, rate = acceptance((len(r.drafted), r.accepted) for r in rounds)
             share = f" ({rate:.0%})" if drafted else ""
-            counts += f" in {len(rounds)} rounds, {accepted} of {drafted} drafts accepted{share}"
+            counts += f" in {counted(len(rounds), 'round')}, {accepted} of "
+            counts += f"{counted(drafted, 'draft')} accepted{share}"
     return f"{counts}; ended: {recording.finish_reason}"
 
 

@@ -78,6 +78,24 @@ def test_a_seed_that_was_printed_reproduces_the_text(capsys):
     assert other[1] != text
 
 
+@pytest.mark.parametrize("drafted", [[], ["--draft", "storyteller-1m"]])
+def test_a_seed_is_told_only_where_something_is_drawn(capsys, drafted):
+    arguments = ["generate", "Once", "--max-new-tokens", "2", *drafted]
+    assert main([*arguments, "-t", "0"]) == 0
+    greedy = capsys.readouterr()
+    assert main([*arguments, "-t", "0.01"]) == 0
+    drawn = capsys.readouterr()
+    assert (greedy.out, greedy.err) == (drawn.out, "")
+    assert drawn.err.startswith("seed: ")
+
+
+@pytest.mark.parametrize("tokens, words", [(1, "1 token, "), (2, "2 tokens, ")])
+def test_one_token_is_no_tokens(capsys, monkeypatch, tokens, words):
+    monkeypatch.setattr("sys.stdin", io.StringIO("Once upon"[: 4 if tokens == 1 else 9]))
+    assert main(["score", "-"]) == 0
+    assert words in capsys.readouterr().err
+
+
 def test_json_is_one_object_with_everything(capsys):
     arguments = ["generate", "The king", "--seed", "7", "--max-new-tokens", "9", "--ignore-eos"]
     code, out, err = in_process(capsys, *arguments, "--json")

@@ -243,3 +243,12 @@ def test_the_command_line_takes_types(tmp_path, capsys):
     assert main(["info", out]) == 0
     assert "int4, head int8, packed" in capsys.readouterr().out
     assert main(["generate", "x", "--draft-dtype", "int8"]) == 2
+
+
+def test_a_conversion_that_fails_leaves_no_directory_behind(tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "given").mkdir()
+    for out in ("new", "given"):
+        with pytest.raises(CheckpointError, match=r"config\.json"):
+            convert(tmp_path / "source", tmp_path / out, dtype="int8")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["given", "source"]
