@@ -31,8 +31,9 @@ class Tokenizer:
     Truncation, padding and the dropping of merges are switched off, and a post-processor adds
     nothing to a text's own tokens. With ByteLevel as decoder or pre-tokenizer the tokens are bytes,
     with neither they are literal text. An added token is literal text in both. WordPiece, Unigram
-    and other kinds whose decoder changes the text are refused. Errors: `TokenizerError`, naming
-    `source`.
+    and other kinds whose decoder changes the text are refused. What a tokenizer.json does to a text
+    before it is split (a normalizer, a prefix space, an added token that strips) is honoured, and
+    it is that text which `decode` gives back. Errors: `TokenizerError`, naming `source`.
     """
 
     def __init__(self, backend, source="tokenizer"):
