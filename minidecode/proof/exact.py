@@ -38,6 +38,7 @@ REMEMBERED = 100_000  # entries of a cache, after which it starts anew
 
 EARLY = 1_000  # paths before the number of all is estimated, and between two looks at the bar
 PROBES = 64  # random paths of that estimate
+REPEATS = 8  # runs that must agree of a program that asks its chance for nothing
 TASKS, SHARE = 64, 2_000  # of an executor: tasks at a time, and paths of one
 
 
@@ -271,11 +272,18 @@ def law(program, max_paths=MAX_PATHS, *, progress=None, executor=None):
     max_paths, and for a program that does not repeat itself.
     """
     found = enumerate_paths(program, max_paths, progress=progress, executor=executor)
+    if not found.asked and not _repeats(program, found):
+        raise _another_path()
     if not found.complete:
         raise MinidecodeError(
             f"the program has more than {max_paths} paths, about {found.estimate}"
         )
     return found.law()
+
+
+def _repeats(program, found):
+    """Whether a program that asked its chance for nothing goes on giving the one outcome found."""
+    return all(_outcome(program(Enumerator())) in found.parts for _ in range(REPEATS))
 
 
 def _outcome(value):

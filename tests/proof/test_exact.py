@@ -74,6 +74,13 @@ def test_a_program_with_its_own_randomness_is_refused():
         exact.law(program)
 
 
+def test_a_program_that_draws_from_a_generator_made_before_is_refused():
+    draws = np.random.default_rng(0)
+    with pytest.raises(MinidecodeError, match="randomness of its own"):
+        exact.law(lambda chance: draws.integers(2))
+    assert exact.law(lambda chance: 1) == {1: 1.0}
+
+
 def test_too_many_paths_are_refused():
     with pytest.raises(MinidecodeError, match="more than 10 paths"):
         exact.law(lambda chance: [chance.accept(0.5) for _ in range(4)], max_paths=10)
