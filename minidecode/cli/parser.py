@@ -25,12 +25,19 @@ class Parser(argparse.ArgumentParser):
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         if wrong:
             message += perhaps(wrong[1], re.findall(r"[\w.-]+", wrong[2]))
+        message = re.sub(r"invalid (\S+) value: (.*)", _got_and_wanted, message)
         message = re.sub(r"'[^']{80,}'", lambda found: f"{found[0][:50]}...'", message)
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
     def _print_message(self, message, file=None):
         """Help that cannot be written is a failure, which argparse hides."""
         (file or sys.stderr).write(message or "")
+
+
+def _got_and_wanted(found):
+    """argparse's complaint of a value in this project's words."""
+    kind = {"int": "a whole number", "float": "a number"}.get(found[1], found[1])
+    return f"got {found[2]}, {kind} was wanted"
 
 
 def perhaps(name, names):

@@ -149,7 +149,8 @@ def _bytes_of(path, option):
         return Path(path).read_bytes()
     except OSError as error:
         wanted = "a file that can be read was wanted"
-        raise OSError(f"{option}: got {path}, {wanted} ({error.strerror})") from None
+        got = path or "''"
+        raise OSError(f"{option}: got {got}, {wanted} ({error.strerror})") from None
     except ValueError as error:  # a path that can be none
         raise InputError(f"{option}: got {path!r}, a path was wanted ({error})") from None
 

@@ -38,8 +38,11 @@ def test_a_text_goes_on_past_its_end_while_it_is_too_short(capsys):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--logit-bias", "5"], "invalid ID=NUMBER value: '5'"),
-        (["--logit-bias", "5=x"], "invalid ID=NUMBER value: '5=x'"),
+        (["--logit-bias", "5"], "--logit-bias: got '5', ID=NUMBER was wanted"),
+        (["--logit-bias", "5=x"], "--logit-bias: got '5=x', ID=NUMBER was wanted"),
+        (["--top-k", "2.5"], "--top-k: got '2.5', a whole number was wanted"),
+        (["--top-k", "9" * 5000], f"--top-k: got '{'9' * 49}...', a whole number was wanted"),
+        (["--top-p", "half"], "--top-p: got 'half', a number was wanted"),
         (["--logit-bias", "5=inf"], "logit_bias: got inf"),
         (["--logit-bias", "99999=1"], "logit_bias: got id 99999, an id from 0 to 4095 was wanted"),
         (["--suppress", "4096"], "suppress: got id 4096"),
