@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minidecode import InputError, MinidecodeError, TableModel, exact, sample, speculative
+from minidecode.proof import paths
 
 TARGET = TableModel([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
 DRAFT = TableModel([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]])
@@ -106,12 +107,12 @@ def test_the_least_distance_is_one_that_the_whole_laws_exceed(a, b, known):
 
 
 def test_the_estimate_is_exact_where_all_paths_have_the_same_choices():
-    assert exact.estimate_paths(lambda chance: [chance.choose([1] * 3, 0) for _ in range(4)]) == 81
+    assert paths.estimate_paths(lambda chance: [chance.choose([1] * 3, 0) for _ in range(4)]) == 81
 
 
 def test_the_estimate_is_of_the_right_size_for_a_real_decoder():
     program = exact.Decoding(decoder, TARGET, (0,), None, {"max_new_tokens": 5})
-    assert 161_595 / 2 < exact.estimate_paths(program) < 161_595 * 2
+    assert 161_595 / 2 < paths.estimate_paths(program) < 161_595 * 2
 
 
 def test_progress_is_told_of_every_path_past_the_first_thousand():
@@ -129,7 +130,7 @@ def test_progress_is_told_of_every_path_past_the_first_thousand():
 
     exact.law(lambda chance: [chance.accept(0.5) for _ in range(12)], progress=Bar)
     assert told[0] == 2**12 and told[-1] == "closed"
-    assert sum(told[1:-1]) == 2**12 - exact.EARLY
+    assert sum(told[1:-1]) == 2**12 - paths.EARLY
 
 
 # Executors
@@ -142,7 +143,7 @@ def many(chance):
 
 @pytest.mark.parametrize("share", [1, 100, 2_000])
 def test_subtrees_on_threads_give_the_same_law_to_the_last_bit(share, monkeypatch):
-    monkeypatch.setattr(exact, "SHARE", share)
+    monkeypatch.setattr(paths, "SHARE", share)
     with ThreadPoolExecutor(2) as executor:
         assert exact.law(many, executor=executor) == exact.law(many)
 
