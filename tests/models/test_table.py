@@ -103,3 +103,23 @@ def test_end_ids_of_a_table_are_checked():
         with pytest.raises(InputError):
             TableModel(TABLE, eos=bad)
     assert len(ids(greedy(TableModel(TABLE, eos=None), [0], max_new_tokens=9))) == 9
+
+
+@pytest.mark.parametrize("bad", [[True], [1.0], [3], [-1], []])
+def test_a_table_that_remembers_still_refuses(bad):
+    table = TableModel(np.full((3, 3), 1 / 3))
+    table.forward([0, 1], table.new_cache())
+    table.forward([1], table.new_cache())
+    with pytest.raises(InputError):
+        table.forward(bad, table.new_cache())
+
+
+def test_a_table_that_remembers_still_counts_its_positions():
+    table = TableModel(np.full((2, 2), 0.5), n_positions=2)
+    for _ in range(2):
+        cache = table.new_cache()
+        table.forward([0, 1], cache)
+        assert cache.length == 2
+        with pytest.raises(ContextError, match="positions"):
+            table.forward([0], cache)
+        assert cache.length == 2

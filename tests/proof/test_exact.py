@@ -138,3 +138,17 @@ def test_shared_noise_keeps_the_law_under_the_rule_of_equality():
         return speculative(target, mistakes.QUARTERS_DRAFT, prompt, chance=chance, **options)
 
     assert exact.check(coupled, mistakes.QUARTERS_TARGET, max_new_tokens=3).passed
+
+
+def test_whoever_writes_into_a_row_harms_nobody_else():
+    def careless(target, prompt, *, chance, warp, max_new_tokens, eos):
+        tokens, cache = list(prompt), target.new_cache()
+        for _ in range(max_new_tokens):
+            logits = target.forward(tokens[cache.length :], cache)
+            row = warp(logits[-1], tokens)
+            logits[:] = 0
+            tokens.append(chance.choose(row, len(tokens)))
+            row[:] = 1
+        return tokens[len(prompt) :]
+
+    assert exact.check(careless, mistakes.TARGET, max_new_tokens=3, eos=None).passed
