@@ -1,5 +1,7 @@
 """Tiny GPT-2 checkpoints with known answers, toy tokenizers, and an independent forward pass.
 
+For the proof, the tables of its README with the decoder on them, and a program of four paths.
+
 The builders return (config, tensors): the dict of a config.json, and float32 arrays under their
 names in a checkpoint. `write` makes of them a directory that the ordinary loader reads.
 """
@@ -10,6 +12,10 @@ import math
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from minidecode import TableModel, speculative
+
+TARGET = TableModel([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
+DRAFT = TableModel([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]])
 END_OF_TEXT = "<|endoftext|>"
 
 
@@ -243,3 +249,12 @@ class Fixed:
 
     def observe(self, *_):
         pass
+
+
+def decoder(target, prompt, **options):
+    """The decoder under proof; at the top of a module, as other processes want it."""
+    return speculative(target, DRAFT, prompt, num_draft_tokens=4, **options)
+
+
+def four_paths(chance):
+    return [chance.accept(0.5), chance.accept(0.25)]

@@ -56,10 +56,10 @@ class Report:
         """
         if self.distance <= self.tolerance or not self.complete:
             return None
-        if not all(isinstance(x, tuple) for x in self._outcomes()):
+        outcomes = self._outcomes()
+        if not all(isinstance(x, tuple) for x in outcomes):
             return None
-        longest = max(map(len, self._outcomes()))
-        for position in range(longest + 1):
+        for position in range(max(map(len, outcomes)) + 1):
             beginnings = [_beginnings(x, position + 1) for x in (self.law, self.wanted)]
             if total_variation(*beginnings) > self.tolerance:
                 return position
@@ -74,8 +74,9 @@ class Report:
         if not self.complete and self.distance > self.tolerance:
             verdict = "NOT EXACT"
         lines = [f"{verdict}: {relation} {self.distance:.3g} after {self.paths:,} paths"]
-        if self.parting() is not None:
-            lines.append(f"the laws part at position {self.parting()} (the first is 0)")
+        parting = self.parting()
+        if parting is not None:
+            lines.append(f"the laws part at position {parting} (the first is 0)")
         if self.distance > self.tolerance:
             rows = [("outcome", "got", "wanted")]
             rows += [(str(x), f"{p:.6f}", f"{q:.6f}") for x, p, q in self.worst_outcomes()]

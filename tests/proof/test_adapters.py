@@ -8,10 +8,11 @@ import random
 
 import numpy as np
 import pytest
+from builders import DRAFT, TARGET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minidecode import Dice, MinidecodeError, TableModel, exact, sample
+from minidecode import Dice, MinidecodeError, exact, sample
 from minidecode.proof.adapters import Uniform, choices
 
 P = [0.5, 0.3, 0.2]
@@ -268,10 +269,6 @@ def test_the_interval_can_be_read():
 
 
 # Loops that know nothing of chance
-
-
-TARGET = TableModel([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
-DRAFT = TableModel([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]])
 
 
 def speculative_loop(uniform, tokens, n, residual=True):

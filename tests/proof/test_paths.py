@@ -8,23 +8,12 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from builders import TARGET, decoder, four_paths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minidecode import InputError, MinidecodeError, TableModel, exact, sample, speculative
+from minidecode import InputError, MinidecodeError, exact, sample
 from minidecode.proof import paths
-
-TARGET = TableModel([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
-DRAFT = TableModel([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]])
-
-
-def four_paths(chance):
-    return [chance.accept(0.5), chance.accept(0.25)]
-
-
-def decoder(target, prompt, **options):
-    """At the top of a module, as other processes want it."""
-    return speculative(target, DRAFT, prompt, num_draft_tokens=4, **options)
 
 
 def test_max_paths_is_the_number_of_paths_that_may_be():

@@ -1,18 +1,11 @@
 """What a report says: how far laws are apart and where they part, the worst outcomes, hints."""
 
 import pytest
+from builders import DRAFT, TARGET, decoder, four_paths
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minidecode import TableModel, exact, sample, speculative
-
-TARGET = TableModel([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
-DRAFT = TableModel([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]])
-
-
-def decoder(target, prompt, **options):
-    """At the top of a module, as other processes want it."""
-    return speculative(target, DRAFT, prompt, num_draft_tokens=4, **options)
 
 
 def redrawing(target, prompt, **options):
@@ -23,10 +16,6 @@ def redrawing(target, prompt, **options):
         return len(drafted), chance.choose(p[len(drafted)], position)
 
     return speculative(target, DRAFT, prompt, verify=redraw, **options)
-
-
-def four_paths(chance):
-    return [chance.accept(0.5), chance.accept(0.25)]
 
 
 def test_what_is_found_at_the_limit_is_a_lower_bound_of_the_distance():

@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from builders import DRAFT, TARGET
 
 from minidecode import Dice, TableModel, Warp, exact, speculative
 from minidecode.proof import mistakes
@@ -11,10 +12,7 @@ from minidecode.speculation import simple
 from minidecode.speculation.simple import simple_speculative
 
 PAIRS = {
-    "by last token": (
-        TableModel([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]]),
-        TableModel([[0.3, 0.1, 0.6], [0.4, 0.4, 0.2], [0.3, 0.3, 0.4]]),
-    ),
+    "by last token": (TARGET, DRAFT),
     "by all tokens": (TableModel(mistakes.target_row), mistakes.DRAFT),
     "some impossible": (
         TableModel([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8], [1.0, 0.0, 0.0]]),
